@@ -1,0 +1,42 @@
+# Everything here works on a machine that has Python (3.11 or later) and make: .venv makes itself.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint bench docs dist lock clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("slotwise needs Python 3.11 or later; try make PYTHON=python3.12") if sys.version_info < (3, 11) else None'
+	@echo "making $(VENV) (once)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+run: $(READY) ## reproduce the paper's evaluation and open the way to its report
+	$(BIN)/slotwise reproduce --out build/reproduce
+
+test: $(READY) ## every test; then the core again with the compiler off
+	$(BIN)/python -m pytest -n 2
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n 2 -m core
+
+lint: $(READY) ## ruff and mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY) ## the benchmarks, side by side in one run
+	$(BIN)/python -m benchmarks
+
+lock: ## write requirements.lock anew from pyproject.toml (needs uv)
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --all-extras --group dev \
+	    --no-emit-index-url --no-header --no-annotate pyproject.toml -o requirements.lock
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,66 @@
+"""Imports point downwards only through the layers of the house."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import slotwise
+
+PACKAGE = Path(slotwise.__file__).parent
+
+# From the ground up; parts on one floor do not know each other.
+FLOORS = [
+    {"errors", "_version", "_kernel"},
+    {"model"},
+    {"packing"},
+    {"scheduling"},
+    {"workloads"},
+    {"theory"},
+    {"simulation"},
+    {"planning"},
+    {"report"},
+    {"live", "experiments"},
+    {"cli"},
+]
+FLOOR = {name: floor for floor, names in enumerate(FLOORS) for name in names}
+
+
+def part_of(module: str) -> str | None:
+    """The part of the house that a dotted module name belongs to, None for what is not ours."""
+    names = module.split(".")
+    return names[1] if names[0] == "slotwise" and len(names) > 1 else None
+
+
+def imports_of(path: Path) -> list[str]:
+    tree = ast.parse(path.read_text())
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import; write the whole name"
+            found.append(node.module or "")
+            if node.module == "slotwise":
+                found += [f"slotwise.{alias.name}" for alias in node.names]
+    return found
+
+
+def test_imports_point_downwards() -> None:
+    wrong = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        part = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        if part in ("__init__", "__main__"):
+            continue  # the front door opens onto every floor
+        for module in imports_of(path):
+            other = part_of(module)
+            if other is None or other == part or other not in FLOOR:
+                continue
+            if FLOOR[other] >= FLOOR[part]:
+                wrong.append(f"{path.relative_to(PACKAGE)} imports {module}")
+    assert not wrong, "imports must point downwards:\n" + "\n".join(wrong)
+
+
+def test_every_part_has_a_floor() -> None:
+    parts = {p.name.removesuffix(".py") for p in PACKAGE.iterdir() if not p.name.startswith("__")} - {"py.typed"}
+    assert parts <= set(FLOOR), f"say in FLOORS where {sorted(parts - set(FLOOR))} belongs"
