@@ -1,0 +1,166 @@
+"""What must hold between the keys of a scenario: each mistake has its own message, place and remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from slotwise.errors import InputError
+from slotwise.model.laws import BatchArrivals
+
+if TYPE_CHECKING:
+    from slotwise.model.scenario import Cluster, JobType, Scenario
+
+
+def check(scenario: Scenario) -> None:
+    """Raise InputError for the first thing in the scenario that cannot be meant."""
+    check_cluster(scenario.cluster)
+    if scenario.workload.trace is not None:
+        _check_trace(scenario)
+        return
+    if not scenario.types:
+        raise InputError(
+            "there are no job types", where="types", remedy="add a [[types]] table, or give workload.trace"
+        )
+    check_types(scenario.cluster, scenario.types)
+    _check_rates(scenario)
+    _check_run(scenario)
+
+
+def check_cluster(cluster: Cluster) -> None:
+    """Names are unique, capacities have the right length, there is at least one server."""
+    _unique(cluster.resources, "cluster.resources", "resource")
+    _unique([server.name for server in cluster.servers], "cluster.servers", "server class")
+    for i, server in enumerate(cluster.servers):
+        where = f"cluster.servers[{i}] ({server.name})"
+        _one_per_resource(server.capacity, cluster.resources, f"{where}.capacity")
+        if server.feasible is None and not any(server.capacity):
+            raise InputError("a server without any capacity", where=f"{where}.capacity", remedy="give it some")
+    joining = sum(event.count for event in cluster.events if event.action == "join")
+    if cluster.n_servers + joining == 0:
+        raise InputError(
+            "there are no servers", where="cluster.servers", remedy="give a class a count of 1 or more"
+        )
+    names = [server.name for server in cluster.servers]
+    for i, event in enumerate(cluster.events):
+        if event.servers not in names:
+            raise InputError(
+                f"no server class is called {event.servers!r}",
+                where=f"cluster.events[{i}].servers",
+                remedy=f"use one of: {', '.join(names)}",
+            )
+
+
+def check_types(cluster: Cluster, types: Sequence[JobType]) -> None:
+    """Names are unique, demands have the right length, and every type fits some server."""
+    _unique([job_type.name for job_type in types], "types", "type")
+    for i, job_type in enumerate(types):
+        where = f"types[{i}] ({job_type.name}).demand"
+        _one_per_resource(job_type.demand, cluster.resources, where)
+        additive = [server for server in cluster.servers if server.feasible is None]
+        if len(additive) < len(cluster.servers):
+            continue  # a predicate may have its own idea; the packing layer checks it
+        if not any(job_type.demand):
+            raise InputError(
+                "demands nothing, so any number would fit", where=where, remedy="give at least one size above 0"
+            )
+        if not any(_fits(job_type, server.capacity) for server in additive):
+            short = _largest_shortfall(cluster, job_type)
+            raise InputError(f"fits no server: {short}", where=where, remedy="lower it, or add a larger server")
+
+
+def _fits(job_type: JobType, capacity: Sequence[object]) -> bool:
+    return all(need <= have for need, have in zip(job_type.demand, capacity, strict=True))  # type: ignore[operator]
+
+
+def _largest_shortfall(cluster: Cluster, job_type: JobType) -> str:
+    for r, resource in enumerate(cluster.resources):
+        most = max(server.capacity[r] for server in cluster.servers)
+        if job_type.demand[r] > most:
+            return f"it asks for {job_type.demand[r]} of {resource}, the largest server has {most}"
+    return "each resource fits some server, but no server has enough of all"
+
+
+def _check_rates(scenario: Scenario) -> None:
+    arrivals = scenario.workload.arrivals
+    if isinstance(arrivals, BatchArrivals):
+        _check_batches(scenario, arrivals)
+        return
+    for i, job_type in enumerate(scenario.types):
+        where = f"types[{i}] ({job_type.name})"
+        if isinstance(job_type.arrivals, BatchArrivals):
+            raise InputError(
+                "batches bring several types, so they cannot belong to one",
+                where=f"{where}.arrivals",
+                remedy="move the law to workload.arrivals",
+            )
+        if job_type.rate is None:
+            raise InputError(
+                "has no rate",
+                where=f"{where}.rate",
+                remedy="give arrivals per unit time for the whole cluster (or relative, with workload.intensity)",
+            )
+    if not any(job_type.rate for job_type in scenario.types):
+        raise InputError("all rates are 0, so nothing arrives", where="types", remedy="give some type a rate")
+
+
+def _check_batches(scenario: Scenario, arrivals: BatchArrivals) -> None:
+    names = [job_type.name for job_type in scenario.types]
+    for i, batch in enumerate(arrivals.batches):
+        for name in batch.jobs:
+            if name not in names:
+                raise InputError(
+                    f"no type is called {name!r}",
+                    where=f"workload.arrivals.batches[{i}].jobs",
+                    remedy=f"use one of: {', '.join(names)}",
+                )
+    if not any(count for batch in arrivals.batches for count in batch.jobs.values()):
+        raise InputError(
+            "every batch is empty, so nothing arrives", where="workload.arrivals.batches", remedy="give some jobs"
+        )
+    for i, job_type in enumerate(scenario.types):
+        if job_type.rate is not None:
+            raise InputError(
+                "a rate beside batch arrivals",
+                where=f"types[{i}] ({job_type.name}).rate",
+                remedy="remove it: the batches say how many jobs arrive",
+            )
+
+
+def _check_trace(scenario: Scenario) -> None:
+    if scenario.types:
+        raise InputError(
+            "types beside a trace", where="types", remedy="remove them: workload.typing makes types from the trace"
+        )
+    if scenario.workload.intensity is not None:
+        raise InputError(
+            "a trace has its own load, so it cannot be scaled to an intensity",
+            where="workload.intensity",
+            remedy="remove it; change workload.time_scale or the number of servers instead",
+        )
+    _check_run(scenario)
+
+
+def _check_run(scenario: Scenario) -> None:
+    ways = [key for key in ("events", "jobs", "until") if getattr(scenario.run, key) is not None]
+    if len(ways) > 1:
+        raise InputError(
+            f"{' and '.join(ways)} are both given", where="run", remedy="keep one of events, jobs, until"
+        )
+
+
+def _unique(names: Sequence[str], where: str, kind: str) -> None:
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            raise InputError(
+                f"two are called {name!r}", where=f"{where}[{i}]", remedy=f"give each {kind} its own name"
+            )
+
+
+def _one_per_resource(sizes: Sequence[object], resources: Sequence[str], where: str) -> None:
+    if len(sizes) != len(resources):
+        raise InputError(
+            f"has {len(sizes)} sizes for {len(resources)} resources",
+            where=where,
+            remedy=f"give one size for each of: {', '.join(resources)}",
+        )

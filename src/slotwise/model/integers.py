@@ -1,0 +1,41 @@
+"""The integer view of a cluster and its types, which everything below the model's surface computes with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slotwise.model.scenario import Cluster, JobType
+from slotwise.model.sizes import digits_behind_point, scaled
+
+
+@dataclass(frozen=True)
+class Integers:
+    """Sizes as integers: resource r in units of 10^-digits[r]."""
+
+    demand: NDArray[np.int64]
+    """w_j, shape (J, R)"""
+    capacity: NDArray[np.int64]
+    """one row for each server class, shape (C, R)"""
+    digits: tuple[int, ...]
+
+
+def integers(cluster: Cluster, types: Sequence[JobType], least_digits: int = 0) -> Integers:
+    """The exact integer sizes; `least_digits` keeps room for actual demands that are finer than the types."""
+    digits = tuple(
+        max(
+            least_digits,
+            digits_behind_point(
+                [server.capacity[r] for server in cluster.servers] + [job_type.demand[r] for job_type in types]
+            ),
+        )
+        for r in range(len(cluster.resources))
+    )
+    return Integers(
+        demand=scaled([job_type.demand for job_type in types], digits, where="types"),
+        capacity=scaled([server.capacity for server in cluster.servers], digits, where="cluster.servers"),
+        digits=digits,
+    )

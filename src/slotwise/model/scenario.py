@@ -1,0 +1,144 @@
+"""A scenario: the one input of every command. Validated, immutable, with exact decimal sizes.
+
+`Scenario` and its parts are pydantic models, so each key has its description here and nowhere else; the reference
+page is made from them. Checks that need more than one key live in `checks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from slotwise.model.laws import ArrivalLaw, Exponential, Poisson, ServiceLaw
+
+Size = Annotated[Decimal, Field(ge=0, allow_inf_nan=False, max_digits=24)]
+Name = Annotated[str, Field(min_length=1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Part(BaseModel):
+    """What all parts share: immutable, and unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+
+class Failures(Part):
+    """Servers of a class fail and are repaired, each on its own, after exponential times."""
+
+    mean_time_between: Positive = Field(description="mean time from repair to failure of one server")
+    mean_repair: Positive = Field(description="mean time from failure to repair")
+
+
+class ServerClass(Part):
+    """Servers that are alike."""
+
+    name: Name = Field(description="what the class is called")
+    count: int = Field(ge=0, description="how many servers of this class there are")
+    capacity: tuple[Size, ...] = Field(description="how much of each resource one server has, in their order")
+    price: NonNegative | None = Field(None, description="cost of one server, for `slotwise plan`")
+    failures: Failures | None = Field(None, description="random failures and repairs")
+    feasible: Callable[[tuple[int, ...]], bool] | None = Field(
+        None,
+        exclude=True,
+        description="from Python only: any monotone predicate on configurations, instead of adding up demands",
+    )
+
+
+class ServerEvent(Part):
+    """Something that happens to servers of a class at a known time."""
+
+    at: NonNegative = Field(description="when")
+    action: Literal["join", "drain", "fail"] = Field(description="join, drain (finish, then leave) or fail")
+    servers: Name = Field(description="name of the server class")
+    count: int = Field(1, ge=1, description="how many servers of the class")
+
+
+class Cluster(Part):
+    """The machines."""
+
+    resources: tuple[Name, ...] = Field(min_length=1, description="names of the resources, in order")
+    servers: tuple[ServerClass, ...] = Field(min_length=1, description="the server classes")
+    events: tuple[ServerEvent, ...] = Field((), description="joins, drains and failures at known times")
+
+    @property
+    def n_servers(self) -> int:
+        """L, the servers that are there from the start."""
+        return sum(server.count for server in self.servers)
+
+
+class JobType(Part):
+    """Jobs that ask for the same and wait in one queue."""
+
+    name: Name = Field(description="what the type is called")
+    demand: tuple[Size, ...] = Field(description="how much of each resource one job takes, in their order")
+    rate: NonNegative | None = Field(
+        None, description="arrivals per unit time, whole cluster; relative where workload.intensity is given"
+    )
+    mean_service: Positive = Field(1.0, description="mean service time")
+    arrivals: ArrivalLaw | None = Field(None, description="arrival law of this type, where it differs")
+    service: ServiceLaw | None = Field(None, description="service law of this type, where it differs")
+
+
+class TypeMaking(Part):
+    """How the jobs of a trace are sorted into queue types."""
+
+    method: Literal["power-of-two", "grid", "exact", "waste-bounded"] = "power-of-two"
+    types: int = Field(8, ge=1, description="at most this many types (grid: levels per resource)")
+
+
+class Workload(Part):
+    """What arrives."""
+
+    trace: str | None = Field(None, description="a trace file (Parquet), instead of rates and laws")
+    typing: TypeMaking = Field(TypeMaking(), description="trace only: from demands to queue types")
+    time_scale: Positive = Field(1.0, description="trace only: seconds of the trace per unit of time")
+    intensity: Positive | None = Field(
+        None, description="scale all rates so that the load is on the boundary of this share of the capacity region"
+    )
+    arrivals: ArrivalLaw = Field(Poisson(), description="arrival law of every type")
+    service: ServiceLaw = Field(Exponential(), description="service law of every type")
+
+
+class PolicyChoice(BaseModel):
+    """The policy and its parameters: any key that the policy knows."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+    name: Name = Field("algorithm1", description="a policy of `slotwise policies`, or file.py:Name for your own")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The parameters beside the name."""
+        return dict(self.model_extra or {})
+
+
+class Run(Part):
+    """How long, how often, from which seed."""
+
+    events: int | None = Field(None, ge=1, description="stop after so many arrivals and completions")
+    jobs: int | None = Field(None, ge=1, description="stop after so many arrivals")
+    until: Positive | None = Field(None, description="stop at this time")
+    warmup: Annotated[float, Field(ge=0, lt=1)] | Literal["auto"] = Field(
+        0.25, description='share of the run that is dropped first, or "auto" (MSER-5)'
+    )
+    replications: int = Field(5, ge=1, description="independent runs")
+    seed: int = Field(1, ge=0, description="the same seed gives the same figures, to the last bit")
+
+
+class Scenario(Part):
+    """Cluster, types, workload, policy and run."""
+
+    name: str = Field("scenario", description="shown in results; the file's name by default")
+    cluster: Cluster
+    types: tuple[JobType, ...] = Field((), description="the job types (not needed with a trace)")
+    workload: Workload = Field(Workload())
+    policy: PolicyChoice = Field(PolicyChoice(name="algorithm1"))
+    run: Run = Field(Run())
+
+    def model_post_init(self, _context: Any) -> None:
+        from slotwise.model.checks import check  # it needs the classes of this module
+
+        check(self)
