@@ -1,0 +1,45 @@
+"""Random numbers of the policies, kept in the state so that a snapshot holds them.
+
+Marsaglia's xorshift128 on 32-bit words: shifts and exclusive-or only, so compiled and plain Python agree exactly.
+Workloads draw from NumPy generators of their own; a policy's ties never change what arrives.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from slotwise._kernel import kernel
+from slotwise.scheduling.state import State
+
+MASK = 0xFFFFFFFF
+
+
+def seed(s: State, seed_sequence: np.random.SeedSequence) -> None:
+    """Start the stream; any seed gives a state that is not all zero."""
+    x, y, z, w = (int(word) for word in seed_sequence.generate_state(4, np.uint32))
+    s.random_x, s.random_y, s.random_z, s.random_w = x, y, z, w | 1
+
+
+@kernel
+def word(s: State) -> int:
+    """A uniform integer in 0..2^32 - 1."""
+    t = (s.random_x ^ (s.random_x << 11)) & MASK
+    s.random_x = s.random_y
+    s.random_y = s.random_z
+    s.random_z = s.random_w
+    w = s.random_w ^ (s.random_w >> 19) ^ t ^ (t >> 8)
+    s.random_w = w
+    return w
+
+
+@kernel
+def below(s: State, n: int) -> int:
+    """A uniform integer in 0..n - 1 for n <= 2^31 (the bias of the product method is under n / 2^32)."""
+    return (word(s) * n) >> 32
+
+
+@kernel
+def uniform(s: State) -> float:
+    """A uniform number in [0, 1) with 53 bits."""
+    high = word(s) >> 5
+    return (high * 67108864.0 + (word(s) >> 6)) / 9007199254740992.0

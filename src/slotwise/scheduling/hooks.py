@@ -1,0 +1,80 @@
+"""How a policy's functions reach compiled drivers: function values of one fixed signature over the state.
+
+A hook is `hook(s, a, b) -> None` on the state and two whole numbers. Passed as a typed function value it costs a few
+nanoseconds a call, drivers need no recompiling for a new policy, and their on-disk cache works. A hook in plain
+Python is reached through a C callback: slower by a thousand, but on the same drivers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numba import types
+from numba.core.dispatcher import Dispatcher
+
+from slotwise._kernel import JIT
+from slotwise.scheduling.moves import RAISED
+from slotwise.scheduling.state import DTYPE, RECORD, State
+
+Hook = Callable[[State, int, int], None]
+SIGNATURE = types.void(RECORD, types.int64, types.int64)
+_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+
+def nothing(s: State, _: int, __: int) -> None:
+    """The hook of a policy that has nothing to do here."""
+
+
+class Hooks(NamedTuple):
+    """What a policy does, in the form that drivers take."""
+
+    arrive: Any
+    """(s, j, i): job i of type j has joined queue j"""
+    complete: Any
+    """(s, j, server): a type-j job has left the server"""
+    join: Any
+    """(s, server, 0): the server is there, and empty"""
+    leave: Any
+    """(s, server, 0): the server takes no more jobs"""
+    cancel: Any
+    """(s, j, i): job i has left queue j unserved"""
+    tick: Any
+    """(s, 0, 0): the policy's own clock, if it sets `tick_rate`"""
+
+
+class PythonHook(types.WrapperAddressProtocol):  # type: ignore[misc]
+    """A plain Python function as a function value. What it raises is kept and raised again by the driver."""
+
+    def __init__(self, function: Hook) -> None:
+        self.error: BaseException | None = None
+
+        def call(address: int, a: int, b: int) -> None:
+            s = np.frombuffer((ctypes.c_char * DTYPE.itemsize).from_address(address), DTYPE)[0]
+            try:
+                function(s, a, b)
+            except BaseException as error:  # it cannot pass through compiled code
+                self.error = error
+                s.failed = RAISED
+
+        self._callback = _CALLBACK(call)
+
+    def __wrapper_address__(self) -> int:
+        return ctypes.cast(self._callback, ctypes.c_void_p).value or 0
+
+    def signature(self) -> Any:
+        return SIGNATURE
+
+
+def as_value(hook: Hook | Dispatcher, *, compiled: bool) -> Any:
+    """The function as drivers take it; `compiled` for hooks that are written for the compiler."""
+    if not JIT:
+        return hook
+    if isinstance(hook, Dispatcher):
+        hook, compiled = hook.py_func, True
+    if compiled:
+        return numba.cfunc(SIGNATURE, cache=True, error_model="numpy")(hook)
+    return PythonHook(hook)

@@ -1,0 +1,80 @@
+"""Views of arrays by their address: what lets one record stand for a state of many arrays.
+
+A kernel that is handed some twenty arrays counts references on each of them at every call. A record of numbers is
+one pointer, and a view made from an address costs nothing. The arrays belong to the `Store` that made the record
+and live as long as it does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numba import carray, types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from slotwise._kernel import JIT, inlined
+
+if JIT:
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def _pointer(context: Any, address: Any) -> Any:
+        def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.inttoptr(arguments[0], target.get_value_type(types.voidptr))
+
+        return types.voidptr(types.int64), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def trailing_zeros(context: Any, word: Any) -> Any:
+        """The position of the lowest set bit of a word that is not zero."""
+
+        def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.cttz(arguments[0], target.get_constant(types.boolean, True))
+
+        return types.int64(types.int64), generate
+
+    @inlined
+    def int_rows(address: int, rows: int, columns: int) -> NDArray[np.int64]:
+        return carray(_pointer(address), (rows, columns), np.int64)  # type: ignore[no-any-return]
+
+    @inlined
+    def ints(address: int, n: int) -> NDArray[np.int64]:
+        return carray(_pointer(address), (n,), np.int64)  # type: ignore[no-any-return]
+
+    @inlined
+    def short_rows(address: int, rows: int, columns: int) -> NDArray[np.int32]:
+        return carray(_pointer(address), (rows, columns), np.int32)  # type: ignore[no-any-return]
+
+    @inlined
+    def float_rows(address: int, rows: int, columns: int) -> NDArray[np.float64]:
+        return carray(_pointer(address), (rows, columns), np.float64)  # type: ignore[no-any-return]
+
+    @inlined
+    def floats(address: int, n: int) -> NDArray[np.float64]:
+        return carray(_pointer(address), (n,), np.float64)  # type: ignore[no-any-return]
+
+else:
+    # Without the compiler the same views are made with ctypes; remembering them makes that bearable.
+    @lru_cache(maxsize=100_000)
+    def _view(address: int, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
+        size = int(np.prod(shape)) * int(dtype[1])
+        return np.frombuffer((ctypes.c_char * size).from_address(address), dtype).reshape(shape)
+
+    def trailing_zeros(word: int) -> int:
+        """The position of the lowest set bit of a word that is not zero."""
+        word = int(word)
+        return (word & -word).bit_length() - 1
+
+    def _maker(dtype: str) -> Callable[..., NDArray[Any]]:
+        def view(address: int, *shape: int) -> NDArray[Any]:
+            return _view(int(address), tuple(int(n) for n in shape), dtype)
+
+        return view
+
+    int_rows = ints = _maker("i8")
+    short_rows = _maker("i4")
+    float_rows = floats = _maker("f8")

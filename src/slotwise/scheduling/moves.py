@@ -1,0 +1,171 @@
+"""The only ways in which a state changes: start, finish, hold and release room, join, drain, fail.
+
+A policy calls `start`; everything else is the driver's. A started job is never moved or stopped by a policy: there is
+no move for it.
+"""
+
+from __future__ import annotations
+
+from slotwise._kernel import inlined, kernel
+from slotwise.scheduling import fitindex, firsttree
+from slotwise.scheduling.queues import leave_queue
+from slotwise.scheduling.state import (
+    COUNT,
+    FIRST_JOB,
+    HEAD,
+    NEXT,
+    PRESENT,
+    PREVIOUS,
+    SERVER,
+    STATUS,
+    TYPE,
+    State,
+    configuration,
+    demand,
+    free,
+    job_demand,
+    job_times,
+    jobs,
+    placed,
+    queues,
+    running,
+    running_by_type,
+    servers,
+    used,
+)
+
+
+# Values of `failed`: what a policy asked for and did not get.
+FINE, NOBODY_WAITS, NOT_THERE, NO_ROOM, RAISED = 0, 1, 2, 3, 4
+
+
+@kernel
+def start(s: State, j: int, server: int) -> int:
+    """Start the head of line of type j on the server and note the placement; returns the job.
+
+    A policy that asks for what cannot be gets -1, and the run ends with an error: nobody's capacity is exceeded.
+    """
+    i = queues(s)[server * s.n_types + j if s.own_queues else j, HEAD]
+    if i < 0:
+        s.failed = NOBODY_WAITS
+    elif servers(s)[server, STATUS] != PRESENT:
+        s.failed = NOT_THERE
+    elif not _has_room(s, i, j, server):
+        s.failed = NO_ROOM
+    else:
+        _occupy(s, i, j, server)
+        return int(i)
+    return -1
+
+
+@kernel
+def _has_room(s: State, i: int, j: int, server: int) -> bool:
+    """By free resources where they are kept, else by the server's slots."""
+    if not s.keeps_free:
+        return bool(running(s)[server, j] < configuration(s)[server, j])
+    room = free(s)[server]
+    for r in range(s.n_resources):
+        if room[r] < (job_demand(s)[i, r] if s.actual else demand(s)[j, r]):
+            return False
+    return True
+
+
+@kernel
+def _occupy(s: State, i: int, j: int, server: int) -> None:
+    leave_queue(s, i)
+    jobs(s)[i, SERVER] = server
+    running(s)[server, j] += 1
+    running_by_type(s)[j] += 1
+    s.n_running += 1
+    row = servers(s)[server]
+    row[COUNT] += 1
+    _count_used(s, i, j, 1)
+    if s.keeps_free:
+        _take(s, i, j, server, 1)
+    if s.keeps_lists:
+        job_times(s)[i, 1] = s.now + job_times(s)[i, 0]
+        _link(s, i, server)
+    place = placed(s)[s.n_placed]
+    place[0] = i
+    place[1] = server
+    s.n_placed += 1
+
+
+@kernel
+def vacate(s: State, i: int) -> None:
+    """Job i leaves its server (it is finished, or the server failed); its number stays its own."""
+    row = jobs(s)[i]
+    j, server = row[TYPE], row[SERVER]
+    running(s)[server, j] -= 1
+    running_by_type(s)[j] -= 1
+    s.n_running -= 1
+    servers(s)[server, COUNT] -= 1
+    _count_used(s, i, j, -1)
+    if s.keeps_free:
+        _take(s, i, j, server, -1)
+    if s.keeps_lists:
+        _unlink(s, i, server)
+
+
+@inlined
+def _count_used(s: State, i: int, j: int, sign: int) -> None:
+    total = used(s)
+    if s.actual:
+        for r in range(s.n_resources):
+            total[r] += sign * job_demand(s)[i, r]
+    else:
+        for r in range(s.n_resources):
+            total[r] += sign * demand(s)[j, r]
+
+
+@kernel
+def _take(s: State, i: int, j: int, server: int, sign: int) -> None:
+    """Take (sign 1) or give back (sign -1) the room of job i, by its actual demand or its type's."""
+    room = free(s)[server]
+    if s.actual:
+        for r in range(s.n_resources):
+            room[r] -= sign * job_demand(s)[i, r]
+    else:
+        for r in range(s.n_resources):
+            room[r] -= sign * demand(s)[j, r]
+    reindex(s, server)
+
+
+@kernel
+def hold_room(s: State, j: int, server: int, sign: int) -> None:
+    """Hold (sign 1) or release (sign -1) the room of one job of type j that is not there: a token."""
+    room = free(s)[server]
+    for r in range(s.n_resources):
+        room[r] -= sign * demand(s)[j, r]
+    reindex(s, server)
+
+
+@inlined
+def reindex(s: State, server: int) -> None:
+    """Tell the indexes that the server's free room, or whether it takes jobs, has changed."""
+    if s.keeps_fit:
+        fitindex.update(s, server)
+    if s.keeps_tree:
+        firsttree.update(s, server)
+
+
+@kernel
+def _link(s: State, i: int, server: int) -> None:
+    rows, row = jobs(s), servers(s)[server]
+    rows[i, PREVIOUS] = -1
+    rows[i, NEXT] = row[FIRST_JOB]
+    if row[FIRST_JOB] >= 0:
+        rows[row[FIRST_JOB], PREVIOUS] = i
+    row[FIRST_JOB] = i
+
+
+@kernel
+def _unlink(s: State, i: int, server: int) -> None:
+    rows = jobs(s)
+    job = rows[i]
+    if job[PREVIOUS] >= 0:
+        rows[job[PREVIOUS], NEXT] = job[NEXT]
+    else:
+        servers(s)[server, FIRST_JOB] = job[NEXT]
+    if job[NEXT] >= 0:
+        rows[job[NEXT], PREVIOUS] = job[PREVIOUS]

@@ -1,0 +1,228 @@
+"""Algorithm 1 of the paper, and M14 (MaxWeight at local refresh times): servers with fixed configurations of slots.
+
+On a completion at server l, with Q taken before any refill, Algorithm 1 stalls l when
+
+    f(k~, Q) < beta(Q, s) f(k_r, Q),        beta = h(Q) q(s),   h(Q) = b (p + (1 - p) tanh(z sum Q)),
+
+resets it to k_r when it has drained (or, with reduced stalls, when what it holds is a subset of k_r), and otherwise
+refills its slots only. M14 is the same without ever stalling. An empty server has nothing to preempt and so holds no
+configuration: it takes k_r at the moment it can next start a job. `faithful` gives the paper's own words back.
+"""
+
+from __future__ import annotations
+
+import math
+
+from slotwise._kernel import inlined, kernel
+from slotwise.scheduling import bitmap
+from slotwise.scheduling.memory import floats
+from slotwise.scheduling.moves import start
+from slotwise.scheduling.state import (
+    ACTIVE,
+    CLASS,
+    COUNT,
+    EMPTY,
+    LENGTH,
+    MODE,
+    QUEUE,
+    STALLED,
+    State,
+    choice,
+    configuration,
+    jobs,
+    most,
+    policy_floats,
+    policy_ints,
+    queues,
+    running,
+    servers,
+    stall_reason,
+)
+from slotwise.scheduling.weights import best_configuration, best_weight, holds_within, weight_of
+
+# policy_ints
+FAITHFUL, STALLS, REDUCES, ADAPTS, SPREADS, CAP_TOP, CAP_BOTTOM = 0, 1, 2, 3, 4, 5, 6
+# policy_floats
+B, P, Z = 0, 1, 2
+
+
+def arrive(s: State, j: int, i: int) -> None:
+    """A type-j job waits: the lowest-numbered active server with an empty type-j slot takes it."""
+    if s.own_queues:
+        _arrive_at(s, j, jobs(s)[i, QUEUE] // s.n_types)
+        return
+    server = bitmap.first(s, j)
+    if server >= 0:
+        fill_slot(s, j, server)
+    elif not policy_ints(s)[FAITHFUL]:
+        server = first_empty(s, j)
+        if server >= 0:
+            reset(s, server)
+
+
+@kernel
+def _arrive_at(s: State, j: int, server: int) -> None:
+    if server == s.max_servers:
+        return  # no present server takes this type
+    row = servers(s)[server]
+    if row[MODE] == EMPTY:
+        reset(s, server)
+    elif configuration(s)[server, j] > running(s)[server, j]:
+        fill_slot(s, j, server)
+
+
+def complete(s: State, j: int, server: int) -> None:
+    """A type-j job has left the server."""
+    row, faithful = servers(s)[server], policy_ints(s)[FAITHFUL]
+    if row[COUNT] == 0 and not faithful:
+        become_empty(s, server)
+        reset(s, server)
+        return
+    if row[MODE] == ACTIVE and policy_ints(s)[STALLS] and loses(s, server):
+        stall(s, server)
+    if row[MODE] == STALLED:
+        if row[COUNT] == 0 or policy_ints(s)[REDUCES]:
+            best_configuration(s, server)
+            if row[COUNT] == 0 or holds_within(s, server, choice(s)[0]):
+                activate(s, server)
+    elif waits(s, j, server):
+        fill_slot(s, j, server)
+    else:
+        bitmap.add(s, j, server)
+
+
+def join(s: State, server: int, _: int) -> None:
+    """The server is there, and empty."""
+    servers(s)[server, MODE] = EMPTY
+    if policy_ints(s)[FAITHFUL]:
+        best_configuration(s, server)
+        activate(s, server)
+    else:
+        bitmap.add(s, s.n_types + servers(s)[server, CLASS], server)
+        reset(s, server)
+
+
+def leave(s: State, server: int, _: int) -> None:
+    """The server takes no more jobs."""
+    row = servers(s)[server]
+    _close_slots(s, server)
+    if row[MODE] == STALLED:
+        s.n_stalled -= 1
+    bitmap.discard(s, s.n_types + row[CLASS], server)
+    row[MODE] = EMPTY
+    configuration(s)[server, :] = 0
+
+
+@kernel
+def beta(s: State) -> float:
+    """beta(Q, s): how much of the best weight a configuration must be worth."""
+    numbers, options = policy_floats(s), policy_ints(s)
+    value = numbers[B]
+    if options[ADAPTS]:
+        if s.n_waiting < s.n_h:
+            value = floats(s.at_h, s.n_h)[s.n_waiting]
+        else:
+            value = numbers[B] * (numbers[P] + (1.0 - numbers[P]) * math.tanh(numbers[Z] * s.n_waiting))
+    if options[SPREADS] > 0:
+        if s.n_stalled * options[CAP_BOTTOM] >= options[CAP_TOP] * s.n_servers:
+            return 0.0
+        if options[SPREADS] == 2:
+            value *= 1.0 - s.n_stalled / s.n_servers
+    return value
+
+
+@kernel
+def loses(s: State, server: int) -> bool:
+    """Whether f(k~, Q) < beta f(k_r, Q), strictly; notes the figures for an explanation."""
+    share = beta(s)
+    if share <= 0.0:
+        return False  # weights are not negative
+    mine = weight_of(s, server)
+    best = best_weight(s, server)
+    if mine >= share * best:
+        return False
+    reason = stall_reason(s)[server]
+    reason[0], reason[1], reason[2] = mine, share, best
+    return True
+
+
+@kernel
+def stall(s: State, server: int) -> None:
+    """No more jobs for this server until it resets."""
+    _close_slots(s, server)
+    servers(s)[server, MODE] = STALLED
+    s.n_stalled += 1
+    s.stalls += 1
+
+
+@kernel
+def become_empty(s: State, server: int) -> None:
+    """An empty server holds no configuration."""
+    row = servers(s)[server]
+    if row[MODE] == STALLED:
+        s.n_stalled -= 1
+    else:
+        _close_slots(s, server)
+    row[MODE] = EMPTY
+    configuration(s)[server, :] = 0
+    bitmap.add(s, s.n_types + row[CLASS], server)
+
+
+@kernel
+def reset(s: State, server: int) -> None:
+    """Give an empty server the best configuration if that starts a job now; else it stays without one."""
+    if not s.own_queues and s.n_waiting == 0:
+        return
+    if best_configuration(s, server) > 0.0:
+        bitmap.discard(s, s.n_types + servers(s)[server, CLASS], server)
+        activate(s, server)
+
+
+@kernel
+def activate(s: State, server: int) -> None:
+    """Take choice(s)[0] as the configuration and start every waiting job that the new slots admit."""
+    row, slots, chosen, on = servers(s)[server], configuration(s)[server], choice(s)[0], running(s)[server]
+    if row[MODE] == STALLED:
+        s.n_stalled -= 1
+    row[MODE] = ACTIVE
+    s.resets += 1
+    for j in range(s.n_types):
+        slots[j] = chosen[j]
+        while on[j] < slots[j] and waits(s, j, server):
+            start(s, j, server)
+        if on[j] < slots[j]:
+            bitmap.add(s, j, server)
+
+
+@kernel
+def fill_slot(s: State, j: int, server: int) -> None:
+    """Start the head of line of type j in one of the server's slots."""
+    start(s, j, server)
+    if running(s)[server, j] == configuration(s)[server, j]:
+        bitmap.discard(s, j, server)
+
+
+@inlined
+def waits(s: State, j: int, server: int) -> bool:
+    """Whether a type-j job waits for this server."""
+    return bool(queues(s)[server * s.n_types + j if s.own_queues else j, LENGTH] > 0)
+
+
+@kernel
+def first_empty(s: State, j: int) -> int:
+    """The lowest-numbered empty server that could hold a job of type j, -1 where there is none."""
+    best = -1
+    for c in range(s.n_classes):
+        if most(s)[c, j] > 0:
+            server = bitmap.first(s, s.n_types + c)
+            if server >= 0 and (best < 0 or server < best):
+                best = server
+    return best
+
+
+@kernel
+def _close_slots(s: State, server: int) -> None:
+    slots, on = configuration(s)[server], running(s)[server]
+    for j in range(s.n_types):
+        if slots[j] > on[j]:
+            bitmap.discard(s, j, server)

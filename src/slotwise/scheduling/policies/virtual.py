@@ -1,0 +1,192 @@
+"""VQS and VQS-BF (Psychas & Ghaderi, 2019; reconstructions): virtual queues by size, for one resource and alike servers.
+
+With the capacity as the unit, sizes are parted into V_2m = (2/3 2^-m, 2^-m] and V_2m+1 = (1/2 2^-m, 2/3 2^-m], m < M; what is
+smaller waits in the last. Servers use the 4M - 4 configurations that hold one virtual queue only, or one job of V_1
+(2/3 of the server is reserved for it) beside jobs of one other queue (in the last third). A server takes the
+configuration of the largest weight when it is empty and keeps it until it is empty again. VQS-BF then fills
+what is left by best-fit.
+"""
+
+from __future__ import annotations
+
+from slotwise._kernel import kernel
+from slotwise.scheduling import bitmap, fitindex
+from slotwise.scheduling.moves import start
+from slotwise.scheduling.policies.fitting import fits, next_job, set_need
+from slotwise.scheduling.policies.slots import first_empty
+from slotwise.scheduling.state import (
+    CLASS,
+    COUNT,
+    SEQUENCE,
+    State,
+    capacity,
+    demand,
+    head,
+    jobs,
+    need,
+    policy_ints,
+    policy_servers,
+    queue_length,
+    running,
+    servers,
+)
+
+# policy_ints: options, then for each type its virtual queue, then the configurations, 4 numbers each
+FILLS, N_CONFIGURATIONS, FIRST_TYPE = 0, 1, 2
+MAIN, SLOTS, RESERVES = 0, 1, 2  # the one queue, how many of it, and whether 2/3 is reserved for a job of V_1
+ROW = 3
+LARGE = 1  # V_1
+
+
+def virtual_queues(sizes: list[int], unit: int, depth: int) -> list[int]:
+    """The virtual queue of each size, in integers: size in (2/3 2^-m, 2^-m] of the unit gives 2m."""
+    found = []
+    for size in sizes:
+        m = 0
+        while m < depth - 1 and size * 2 ** (m + 1) <= unit:
+            m += 1
+        # a size at or below 2^-M waits with the smallest
+        found.append(2 * m if 3 * size * 2**m > 2 * unit else 2 * m + 1)
+    return found
+
+
+def reduced_configurations(depth: int) -> list[tuple[int, int, int]]:
+    """(main queue, its jobs, whether one job of V_1 comes beside them)."""
+    rows = [(2 * m, 2**m, 0) for m in range(depth)]
+    rows += [(2 * m + 1, 3 * 2 ** (m - 1), 0) for m in range(1, depth)]
+    rows += [(2 * m, 2**m // 3, 1) for m in range(2, depth)]
+    rows += [(2 * m + 1, 2 ** (m - 1), 1) for m in range(1, depth)]
+    return rows or [(0, 1, 0)]
+
+
+def arrive(s: State, j: int, i: int) -> None:
+    """A server whose configuration admits the job takes it, or an empty one chooses anew."""
+    server = bitmap.first(s, j)
+    if server < 0:
+        server = first_empty(s, j)
+    if server >= 0:
+        refill(s, server)
+    if policy_ints(s)[FILLS] and head(s, j) == i:
+        set_need(s, j)
+        server = fitindex.best(s, need(s))
+        if server >= 0:
+            bitmap.discard(s, s.n_types + servers(s)[server, CLASS], server)
+            start(s, j, server)
+            mark(s, server)
+
+
+def complete(s: State, j: int, server: int) -> None:
+    """Refill the server by its configuration."""
+    refill(s, server)
+
+
+def join(s: State, server: int, _: int) -> None:
+    """A new server is empty."""
+    policy_servers(s)[server, 0] = -1
+    refill(s, server)
+
+
+def leave(s: State, server: int, _: int) -> None:
+    """It admits nothing any more."""
+    for j in range(s.n_types):
+        bitmap.discard(s, j, server)
+    bitmap.discard(s, s.n_types + servers(s)[server, CLASS], server)
+
+
+def cancel(s: State, j: int, i: int) -> None:
+    """A smaller job may have come to the head of its line."""
+    if s.actual and queue_length(s)[j] > 0:
+        server = bitmap.first(s, j)
+        if server >= 0:
+            refill(s, server)
+
+
+@kernel
+def refill(s: State, server: int) -> None:
+    """Choose a configuration where the server is empty, start what it admits, then what fits (VQS-BF)."""
+    if servers(s)[server, COUNT] == 0:
+        choose(s, server)
+    j = admitted(s, server)
+    while j >= 0:
+        start(s, j, server)
+        j = admitted(s, server)
+    if policy_ints(s)[FILLS]:
+        j = next_job(s, server, 0)
+        while j >= 0:
+            start(s, j, server)
+            j = next_job(s, server, 0)
+    mark(s, server)
+
+
+@kernel
+def choose(s: State, server: int) -> None:
+    """The configuration of the largest weight; none where nobody waits."""
+    numbers = policy_ints(s)
+    best, weight = -1, 0
+    for row in range(numbers[N_CONFIGURATIONS]):
+        at = FIRST_TYPE + s.n_types + ROW * row
+        value = 0
+        for j in range(s.n_types):
+            queue = numbers[FIRST_TYPE + j]
+            if queue == numbers[at + MAIN]:
+                value += numbers[at + SLOTS] * queue_length(s)[j]
+            elif queue == LARGE and numbers[at + RESERVES]:
+                value += queue_length(s)[j]
+        if value > weight:
+            best, weight = row, value
+    policy_servers(s)[server, 0] = best
+
+
+@kernel
+def admits(s: State, server: int, j: int) -> bool:
+    """Whether the server's configuration, and what it holds, leave room for a type-j job of size need(s)."""
+    numbers, row = policy_ints(s), policy_servers(s)[server, 0]
+    if row < 0 or not fits(s, server, need(s)):
+        return False
+    at = FIRST_TYPE + s.n_types + ROW * row
+    queue = numbers[FIRST_TYPE + j]
+    if not numbers[at + RESERVES]:
+        return bool(queue == numbers[at + MAIN])
+    large, others = 0, 0
+    for k in range(s.n_types):
+        if numbers[FIRST_TYPE + k] == LARGE:
+            large += running(s)[server, k]
+        else:
+            others += running(s)[server, k] * demand(s)[k, 0]
+    if queue == LARGE:
+        return bool(large == 0)
+    # the last third of the server; with actual demands the sizes of the types are an upper limit
+    return bool(queue == numbers[at + MAIN] and 3 * (others + need(s)[0]) <= capacity(s)[servers(s)[server, CLASS], 0])
+
+
+@kernel
+def admitted(s: State, server: int) -> int:
+    """The type of the longest waiting head of line that the server admits, -1 where there is none."""
+    best, age = -1, 0
+    for j in range(s.n_types):
+        if queue_length(s)[j] > 0:
+            set_need(s, j)
+            if admits(s, server, j):
+                sequence = jobs(s)[head(s, j), SEQUENCE]
+                if best < 0 or sequence < age:
+                    best, age = j, sequence
+    return best
+
+
+@kernel
+def mark(s: State, server: int) -> None:
+    """Say in the bitmaps what the server would admit, by the sizes of the types, and whether it is free to choose."""
+    row = servers(s)[server]
+    if row[COUNT] == 0:
+        policy_servers(s)[server, 0] = -1
+        bitmap.add(s, s.n_types + row[CLASS], server)
+    else:
+        bitmap.discard(s, s.n_types + row[CLASS], server)
+    for j in range(s.n_types):
+        for r in range(s.n_resources):
+            need(s)[r] = demand(s)[j, r]
+        if admits(s, server, j):
+            bitmap.add(s, j, server)
+        else:
+            bitmap.discard(s, j, server)
+

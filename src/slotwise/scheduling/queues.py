@@ -1,0 +1,163 @@
+"""Waiting jobs: doubly linked FIFO queues through the rows of `jobs`, so that any job can leave in one step.
+
+With `own_queues` (an option of M14) every server has queues of its own and a job joins the shortest of its type; a
+tournament tree over the lengths finds it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slotwise._kernel import inlined, kernel
+from slotwise.scheduling.memory import int_rows
+from slotwise.scheduling.state import (
+    CLASS,
+    HEAD,
+    LENGTH,
+    NEXT,
+    NOWHERE,
+    PREVIOUS,
+    PRESENT,
+    QUEUE,
+    SEQUENCE,
+    SERVER,
+    STATUS,
+    TAIL,
+    TYPE,
+    WAITING,
+    State,
+    jobs,
+    most,
+    queue_length,
+    queues,
+    servers,
+    weight,
+)
+
+LONGEST = 2**60
+
+
+@kernel
+def admit(s: State, j: int) -> int:
+    """A new job of type j at the end of its queue; the caller has seen to it that a job number is free."""
+    i = s.free_job
+    job = jobs(s)[i]
+    s.free_job = job[NEXT]
+    s.n_free_jobs -= 1
+    job[TYPE] = j
+    job[SEQUENCE] = s.last_sequence
+    s.last_sequence += 1
+    join_queue(s, i, queue_for(s, j), False)
+    return i
+
+
+@kernel
+def release(s: State, i: int) -> None:
+    """The job is gone; its number may be used again."""
+    job = jobs(s)[i]
+    job[SERVER] = NOWHERE
+    job[NEXT] = s.free_job
+    s.free_job = i
+    s.n_free_jobs += 1
+
+
+@kernel
+def queue_for(s: State, j: int) -> int:
+    """The queue that a job of type j joins."""
+    if not s.own_queues:
+        return j
+    tree, half = shortest(s), s.n_tree
+    if tree[j, 1] >= LONGEST:
+        return s.max_servers * s.n_types + j
+    node = 1
+    while node < half:
+        node = 2 * node if tree[j, 2 * node] <= tree[j, 2 * node + 1] else 2 * node + 1
+    return (node - half) * s.n_types + j
+
+
+@kernel
+def join_queue(s: State, i: int, q: int, front: bool) -> None:
+    """Put job i at the end (or the front) of queue q."""
+    rows, queue = jobs(s), queues(s)[q]
+    job = rows[i]
+    job[SERVER] = WAITING
+    job[QUEUE] = q
+    if front:
+        job[PREVIOUS] = -1
+        job[NEXT] = queue[HEAD]
+        if queue[HEAD] >= 0:
+            rows[queue[HEAD], PREVIOUS] = i
+        else:
+            queue[TAIL] = i
+        queue[HEAD] = i
+    else:
+        job[NEXT] = -1
+        job[PREVIOUS] = queue[TAIL]
+        if queue[TAIL] >= 0:
+            rows[queue[TAIL], NEXT] = i
+        else:
+            queue[HEAD] = i
+        queue[TAIL] = i
+    _resize(s, job[TYPE], q, 1)
+
+
+@kernel
+def leave_queue(s: State, i: int) -> None:
+    """Take job i out of its queue, wherever in it it stands."""
+    rows = jobs(s)
+    job = rows[i]
+    queue = queues(s)[job[QUEUE]]
+    if job[PREVIOUS] >= 0:
+        rows[job[PREVIOUS], NEXT] = job[NEXT]
+    else:
+        queue[HEAD] = job[NEXT]
+    if job[NEXT] >= 0:
+        rows[job[NEXT], PREVIOUS] = job[PREVIOUS]
+    else:
+        queue[TAIL] = job[PREVIOUS]
+    _resize(s, job[TYPE], job[QUEUE], -1)
+
+
+@kernel
+def _resize(s: State, j: int, q: int, by: int) -> None:
+    queues(s)[q, LENGTH] += by
+    lengths = queue_length(s)
+    lengths[j] += by
+    s.n_waiting += by
+    weight(s)[j] = math.log(1.0 + lengths[j]) if s.log_weights else float(lengths[j])
+    if s.own_queues and q < s.max_servers * s.n_types:
+        refresh_shortest(s, j, q // s.n_types)
+
+
+@inlined
+def shortest(s: State) -> NDArray[np.int64]:
+    """(J, 2 leaves): for each type a tournament tree over the servers' queue lengths; only with `own_queues`."""
+    return int_rows(s.at_shortest, s.n_types, 2 * s.n_tree)
+
+
+@kernel
+def refresh_shortest(s: State, j: int, server: int) -> None:
+    """Bring server's leaf, and the nodes above it, up to date: its length, or LONGEST where it takes no type j."""
+    row = servers(s)[server]
+    takes = row[STATUS] == PRESENT and most(s)[row[CLASS], j] > 0
+    tree = shortest(s)[j]
+    node = s.n_tree + server
+    tree[node] = queues(s)[server * s.n_types + j, LENGTH] if takes else LONGEST
+    while node > 1:
+        node //= 2
+        tree[node] = min(tree[2 * node], tree[2 * node + 1])
+
+
+@kernel
+def oldest_head(s: State, servers_queue: int) -> int:
+    """The type whose head of line has waited longest, -1 where nobody waits (queues of all types)."""
+    rows, lines = jobs(s), queues(s)
+    best, age = -1, 0
+    for j in range(s.n_types):
+        i = lines[servers_queue + j, HEAD]
+        if i >= 0 and (best < 0 or rows[i, SEQUENCE] < age):
+            best, age = j, rows[i, SEQUENCE]
+    return best

@@ -1,0 +1,316 @@
+"""The scheduling state: one record of counters, parameters and array addresses, and accessors that give the views.
+
+Symbols are the paper's: J types, R resources, C server classes, S server numbers (present or not), N job numbers.
+A job waits in the queue of its type, then runs on one server until it is finished; its number is then used again.
+Nothing here decides anything: policies do (`slotwise.scheduling.policies`), through the moves of `moves`.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from slotwise._kernel import inlined
+from slotwise.scheduling.memory import float_rows, floats, int_rows, ints, short_rows
+
+# Columns of `jobs`: a row is one cache line.
+TYPE, SERVER, NEXT, PREVIOUS, SEQUENCE, QUEUE = 0, 1, 2, 3, 4, 5
+JOB_COLUMNS = 8
+NOWHERE, WAITING = -2, -1  # values of SERVER beside a server's number; NOWHERE marks an unused job number
+
+# Columns of `servers`.
+CLASS, STATUS, MODE, COUNT, GROUP, GROUP_NEXT, GROUP_PREVIOUS, FIRST_JOB = 0, 1, 2, 3, 4, 5, 6, 7
+SERVER_COLUMNS = 8
+ABSENT, PRESENT, DRAINING = 0, 1, 2  # STATUS
+EMPTY, ACTIVE, STALLED = 0, 1, 2  # MODE; EMPTY holds no configuration
+
+# Columns of `queues`.
+LENGTH, HEAD, TAIL = 0, 1, 2
+QUEUE_COLUMNS = 4
+
+# Columns of `classes`: where a class's candidates and solver parameters stand.
+TABLE_START, TABLE_END, SOLVER, FLOATS_START, FLOATS_END, INTS_START, INTS_END = 0, 1, 2, 3, 4, 5, 6
+CLASS_COLUMNS = 8
+
+
+class State:
+    """What the record holds, a line for each number. `at_...` are addresses: read them through the accessors."""
+
+    # sizes
+    n_types: int
+    n_resources: int
+    n_classes: int
+    max_servers: int
+    max_jobs: int
+    n_queues: int
+    n_table: int
+    # counters
+    n_servers: int  # present and not draining: the paper's L
+    n_stalled: int
+    n_waiting: int
+    n_running: int
+    n_placed: int  # placements of the present event
+    n_moved: int  # jobs that the present event moved back into a queue
+    free_job: int  # head of the chain of unused job numbers
+    n_free_jobs: int
+    last_sequence: int
+    stalls: int
+    resets: int
+    failed: int  # what a policy did that it must not do: one of the codes of `moves`
+    # the clock, which the driver owns; only clairvoyant policies look at it
+    now: float
+    tick_rate: float  # the policy's own clock: `tick` is called after Exp(tick_rate)
+    # random numbers of the policy
+    random_x: int
+    random_y: int
+    random_z: int
+    random_w: int
+    # what the policy asked to be kept
+    keeps_free: int
+    keeps_fit: int
+    keeps_tree: int
+    keeps_lists: int
+    own_queues: int  # one queue per server and type instead of one per type
+    actual: int  # pack by the actual demand of a job, not by its type's
+    log_weights: int
+    random_ties: int
+    # sizes of the indexes
+    n_words: int
+    n_words_0: int
+    n_words_1: int
+    n_words_2: int
+    n_tree: int
+    max_cells: int
+    n_cell_axis: int
+    n_slots_hash: int
+    n_h: int
+    n_tokens: int
+    max_tokens: int
+    n_policy_ints: int
+    n_policy_floats: int
+    n_scratch_floats: int
+    n_scratch_ints: int
+    n_params_floats: int
+    n_params_ints: int
+    # addresses
+    at_jobs: int
+    at_job_demand: int
+    at_job_times: int
+    at_servers: int
+    at_queues: int
+    at_queue_length: int
+    at_weight: int
+    at_demand: int
+    at_capacity: int
+    at_most: int
+    at_classes: int
+    at_table: int
+    at_running: int
+    at_configuration: int
+    at_free: int
+    at_used: int
+    at_running_by_type: int
+    at_bits: int
+    at_placed: int
+    at_moved: int
+    at_choice: int
+    at_order: int
+    at_stall_reason: int
+    at_h: int
+    at_tree: int
+    at_groups: int
+    at_group_free: int
+    at_cells: int
+    at_cell_list: int
+    at_hash: int
+    at_score: int
+    at_need: int
+    at_tokens: int
+    at_token_head: int
+    at_shortest: int
+    at_mean_service: int
+    at_policy_ints: int
+    at_policy_floats: int
+    at_policy_servers: int
+    at_scratch_floats: int
+    at_scratch_ints: int
+    at_params_floats: int
+    at_params_ints: int
+
+
+DTYPE = np.dtype(
+    (np.record, [(name, "f8" if kind == "float" else "i8") for name, kind in State.__annotations__.items()])
+)
+RECORD = numba.from_dtype(DTYPE)
+
+
+@inlined
+def jobs(s: State) -> NDArray[np.int64]:
+    """(N, 8): TYPE, SERVER, NEXT, PREVIOUS, SEQUENCE, QUEUE."""
+    return int_rows(s.at_jobs, s.max_jobs, JOB_COLUMNS)
+
+
+@inlined
+def job_demand(s: State) -> NDArray[np.int64]:
+    """(N, R): what each job really asks for; only where `actual`."""
+    return int_rows(s.at_job_demand, s.max_jobs, s.n_resources)
+
+
+@inlined
+def job_times(s: State) -> NDArray[np.float64]:
+    """(N, 2): expected duration, expected end; only for clairvoyant policies (`keeps_lists`)."""
+    return float_rows(s.at_job_times, s.max_jobs, 2)
+
+
+@inlined
+def servers(s: State) -> NDArray[np.int64]:
+    """(S, 8): CLASS, STATUS, MODE, COUNT and the links of the indexes."""
+    return int_rows(s.at_servers, s.max_servers, SERVER_COLUMNS)
+
+
+@inlined
+def queues(s: State) -> NDArray[np.int64]:
+    """(J, 4): LENGTH, HEAD, TAIL of the queue of each type.
+
+    With `own_queues` there are (S + 1) J rows: server l's queue of type j is row l J + j, and the last J rows hold
+    jobs that no present server could take."""
+    return int_rows(s.at_queues, s.n_queues, QUEUE_COLUMNS)
+
+
+@inlined
+def queue_length(s: State) -> NDArray[np.int64]:
+    """(J,): Q_j, the waiting jobs of each type."""
+    return ints(s.at_queue_length, s.n_types)
+
+
+@inlined
+def weight(s: State) -> NDArray[np.float64]:
+    """(J,): Q_j, or log(1 + Q_j) where the policy weighs so."""
+    return floats(s.at_weight, s.n_types)
+
+
+@inlined
+def demand(s: State) -> NDArray[np.int64]:
+    """(J, R): w_j in integers."""
+    return int_rows(s.at_demand, s.n_types, s.n_resources)
+
+
+@inlined
+def capacity(s: State) -> NDArray[np.int64]:
+    """(C, R)."""
+    return int_rows(s.at_capacity, s.n_classes, s.n_resources)
+
+
+@inlined
+def most(s: State) -> NDArray[np.int64]:
+    """(C, J): how many jobs of type j alone fit a server of class c."""
+    return int_rows(s.at_most, s.n_classes, s.n_types)
+
+
+@inlined
+def classes(s: State) -> NDArray[np.int64]:
+    """(C, 8): TABLE_START, TABLE_END, SOLVER and where the solver's parameters stand."""
+    return int_rows(s.at_classes, s.n_classes, CLASS_COLUMNS)
+
+
+@inlined
+def table(s: State) -> NDArray[np.int64]:
+    """(T, J): candidate configurations of all classes, one after the other."""
+    return int_rows(s.at_table, s.n_table, s.n_types)
+
+
+@inlined
+def running(s: State) -> NDArray[np.int32]:
+    """(S, J): the paper's k-bar, jobs of each type on each server."""
+    return short_rows(s.at_running, s.max_servers, s.n_types)
+
+
+@inlined
+def configuration(s: State) -> NDArray[np.int32]:
+    """(S, J): the paper's k-tilde, slots of each type on each server."""
+    return short_rows(s.at_configuration, s.max_servers, s.n_types)
+
+
+@inlined
+def free(s: State) -> NDArray[np.int64]:
+    """(S, R): capacity not taken by jobs or tokens; only where `keeps_free`."""
+    return int_rows(s.at_free, s.max_servers, s.n_resources)
+
+
+@inlined
+def used(s: State) -> NDArray[np.int64]:
+    """(R,): what the running jobs really take, over the whole cluster."""
+    return ints(s.at_used, s.n_resources)
+
+
+@inlined
+def running_by_type(s: State) -> NDArray[np.int64]:
+    """(J,): running jobs of each type, over the whole cluster."""
+    return ints(s.at_running_by_type, s.n_types)
+
+
+@inlined
+def placed(s: State) -> NDArray[np.int64]:
+    """(N, 2): the placements (job, server) of the present event, in order."""
+    return int_rows(s.at_placed, s.max_jobs, 2)
+
+
+@inlined
+def moved(s: State) -> NDArray[np.int64]:
+    """(N,): jobs that the present event put back into their queues (a server failed)."""
+    return ints(s.at_moved, s.max_jobs)
+
+
+@inlined
+def choice(s: State) -> NDArray[np.int64]:
+    """(2, J): room for the configuration that a solver returns, and for a second one."""
+    return int_rows(s.at_choice, 2, s.n_types)
+
+
+@inlined
+def order(s: State) -> NDArray[np.int64]:
+    """(3, J): types from large to small; a permutation to break ties by; room to work in."""
+    return int_rows(s.at_order, 3, s.n_types)
+
+
+@inlined
+def stall_reason(s: State) -> NDArray[np.float64]:
+    """(S, 3): weight, beta and best weight at the moment the server stalled."""
+    return float_rows(s.at_stall_reason, s.max_servers, 3)
+
+
+@inlined
+def policy_ints(s: State) -> NDArray[np.int64]:
+    """Whole numbers that belong to the policy."""
+    return ints(s.at_policy_ints, s.n_policy_ints)
+
+
+@inlined
+def policy_floats(s: State) -> NDArray[np.float64]:
+    """Numbers that belong to the policy."""
+    return floats(s.at_policy_floats, s.n_policy_floats)
+
+
+@inlined
+def policy_servers(s: State) -> NDArray[np.int64]:
+    """(S, 4): numbers about each server that belong to the policy."""
+    return int_rows(s.at_policy_servers, s.max_servers, 4)
+
+
+@inlined
+def mean_service(s: State) -> NDArray[np.float64]:
+    """(J,): 1 / mu_j, where the policy may know it."""
+    return floats(s.at_mean_service, s.n_types)
+
+
+@inlined
+def need(s: State) -> NDArray[np.int64]:
+    """(R,): room for the demand that is being placed."""
+    return ints(s.at_need, s.n_resources)
+
+
+@inlined
+def head(s: State, j: int) -> int:
+    """The job at the head of queue j, -1 where none waits."""
+    return int(queues(s)[j, HEAD])

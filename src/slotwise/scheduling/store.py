@@ -1,0 +1,246 @@
+"""The arrays behind a state: made, grown, copied. The record holds their addresses and nothing else owns them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slotwise.errors import InputError
+from slotwise.model import Integers
+from slotwise.packing import Solver, Space, make_solver
+from slotwise.scheduling import bitmap, chance, fitindex
+from slotwise.scheduling.policies.sampling import TOKEN_COLUMNS
+from slotwise.scheduling.policy import Policy
+from slotwise.scheduling.queues import LONGEST
+from slotwise.scheduling.state import (
+    CLASS,
+    CLASS_COLUMNS,
+    DTYPE,
+    FLOATS_START,
+    INTS_START,
+    JOB_COLUMNS,
+    NEXT,
+    NOWHERE,
+    QUEUE_COLUMNS,
+    SERVER,
+    SERVER_COLUMNS,
+    SOLVER,
+    TABLE_START,
+    State,
+)
+
+Arrays = dict[str, NDArray[Any]]
+
+
+class Store:
+    """One scheduling state for a cluster, its types and a policy. No server has joined yet."""
+
+    def __init__(
+        self,
+        sizes: Integers,
+        server_classes: Sequence[int],
+        policy: Policy,
+        *,
+        spaces: Sequence[Space],
+        seed: np.random.SeedSequence,
+        mean_service: NDArray[np.float64] | None = None,
+        max_jobs: int = 1024,
+        policy_numbers: int = 16,
+    ) -> None:
+        self.sizes, self.policy, self.spaces = sizes, policy, list(spaces)
+        self.arrays: Arrays = {}
+        self.record = np.zeros(1, DTYPE)
+        self.state = cast(State, self.record[0])
+        self.solvers: list[Solver] = []
+        s = self.state
+        s.n_types, s.n_resources = sizes.demand.shape
+        s.n_classes = len(sizes.capacity)
+        s.random_ties = policy.options.ties == "random"
+        s.actual = policy.actual
+        for keep in policy.keeps:
+            setattr(s, f"keeps_{keep}", 1)
+        if {"fit", "tree"} & policy.keeps:
+            s.keeps_free = 1
+        s.own_queues = getattr(policy.options, "queues", "central") == "own"
+        s.log_weights = getattr(policy.options, "weights", "queue") == "log"
+        self._check_predicates()
+        J, R, C = s.n_types, s.n_resources, s.n_classes
+        self.put("demand", sizes.demand)
+        self.put("capacity", sizes.capacity)
+        self.put("most", np.array([[space.most(j) for j in range(J)] for space in spaces], np.int64).reshape(C, J))
+        self.put("mean_service", np.ones(J) if mean_service is None else np.asarray(mean_service, np.float64))
+        self.put("queue_length", np.zeros(J, np.int64))
+        self.put("weight", np.zeros(J))
+        self.put("used", np.zeros(R, np.int64))
+        self.put("running_by_type", np.zeros(J, np.int64))
+        self.put("choice", np.zeros((2, J), np.int64))
+        self.put("order", self._orders())
+        self.put("need", np.zeros(R, np.int64))
+        self.reserve_policy_numbers(policy_numbers, policy_numbers)
+        self._make_solvers()
+        s.max_jobs = 0
+        s.free_job = -1
+        self.grow_jobs(max_jobs)
+        self._make_servers(server_classes)
+        chance.seed(s, seed)
+        policy.prepare(self)
+        self.refresh_addresses()
+
+    def put(self, name: str, values: NDArray[Any]) -> NDArray[Any]:
+        """Own the array and write its address into the record."""
+        self.arrays[name] = np.ascontiguousarray(values)
+        setattr(self.state, f"at_{name}", self.arrays[name].ctypes.data)
+        return self.arrays[name]
+
+    def refresh_addresses(self) -> None:
+        """Write every array's address anew (after a copy)."""
+        for name, values in self.arrays.items():
+            setattr(self.state, f"at_{name}", values.ctypes.data)
+
+    def reserve_policy_numbers(self, whole: int, real: int) -> None:
+        """Room for the policy's own numbers."""
+        self.state.n_policy_ints, self.state.n_policy_floats = whole, real
+        self.put("policy_ints", np.zeros(whole, np.int64))
+        self.put("policy_floats", np.zeros(real))
+
+    def grow_jobs(self, max_jobs: int) -> None:
+        """Make room for job numbers up to max_jobs; the new ones join the chain of unused ones."""
+        s, old = self.state, self.state.max_jobs
+        if max_jobs <= old:
+            return
+        rows = np.zeros((max_jobs, JOB_COLUMNS), np.int64)
+        rows[:, SERVER] = NOWHERE
+        if old:
+            rows[:old] = self.arrays["jobs"]
+        rows[old:, NEXT] = np.arange(old + 1, max_jobs + 1)
+        rows[-1, NEXT] = s.free_job
+        s.free_job = old
+        s.n_free_jobs += max_jobs - old
+        s.max_jobs = max_jobs
+        self.put("jobs", rows)
+        self.put("placed", _grown(self.arrays.get("placed"), (max_jobs, 2), np.int64))
+        self.put("moved", _grown(self.arrays.get("moved"), (max_jobs,), np.int64))
+        self.put("job_demand", _grown(self.arrays.get("job_demand"), (max_jobs if s.actual else 1, s.n_resources), np.int64))
+        self.put("job_times", _grown(self.arrays.get("job_times"), (max_jobs if s.keeps_lists else 1, 2), np.float64))
+
+    def _make_servers(self, server_classes: Sequence[int]) -> None:
+        s = self.state
+        J, R, C, S = s.n_types, s.n_resources, s.n_classes, max(1, len(server_classes))
+        s.max_servers = S
+        rows = np.zeros((S, SERVER_COLUMNS), np.int64)
+        rows[: len(server_classes), CLASS] = server_classes
+        rows[:, 4:] = -1
+        self.put("servers", rows)
+        self.put("running", np.zeros((S, J), np.int32))
+        self.put("configuration", np.zeros((S, J), np.int32))
+        self.put("stall_reason", np.zeros((S, 3)))
+        self.put("policy_servers", np.zeros((S, 4), np.int64))
+        self.put("free", self.sizes.capacity[rows[:, CLASS]] if s.keeps_free else np.zeros((1, R), np.int64))
+        s.n_words_0, s.n_words_1, s.n_words_2 = bitmap.words(S)
+        s.n_words = s.n_words_0 + s.n_words_1 + s.n_words_2
+        self.put("bits", np.zeros((J + C, s.n_words), np.int64))
+        s.n_queues = (S + 1) * J if s.own_queues else J
+        empty = np.zeros((s.n_queues, QUEUE_COLUMNS), np.int64)
+        empty[:, 1:] = -1
+        self.put("queues", empty)
+        s.n_tree = 1 << (S - 1).bit_length()
+        self.put("tree", np.full((2 * s.n_tree if s.keeps_tree else 1, R), -1, np.int64))
+        self.put("shortest", np.full((J, 2 * s.n_tree if s.own_queues else 1), LONGEST, np.int64))
+        self._make_fit_index()
+        s.max_tokens = 0
+        self.put("tokens", np.zeros((1, TOKEN_COLUMNS), np.int64))
+        self.put("token_head", np.full((1, J), -1, np.int64))
+
+    def _make_fit_index(self) -> None:
+        s = self.state
+        S = s.max_servers if s.keeps_fit else 1
+        s.n_cell_axis = fitindex.axis_cells(s.n_resources)
+        s.max_cells = fitindex.cells_per_class(s.n_resources)
+        n_cells = s.max_cells if s.keeps_fit else 1
+        s.n_slots_hash = 1 << (2 * S).bit_length()
+        self.put("groups", np.zeros((S + 1, fitindex.GROUP_COLUMNS), np.int64))
+        self.put("group_free", np.zeros((S, s.n_resources), np.int64))
+        self.put("cells", np.full((s.n_classes * n_cells, 2), -1, np.int64))
+        self.put("cell_list", np.zeros((s.n_classes, n_cells + 1), np.int64))
+        self.put("hash", np.full(s.n_slots_hash, -1, np.int64))
+        self.put("score", np.zeros((s.n_classes, s.n_resources + 1)))
+        if s.keeps_fit:
+            fitindex.clear(s)
+
+    def make_tokens(self) -> None:
+        """Room for the tokens of G16: never more on a server than jobs fit it."""
+        s = self.state
+        per_class = self.arrays["most"].sum(axis=1)
+        s.max_tokens = int(per_class[self.arrays["servers"][:, CLASS]].sum()) + 1
+        rows = np.zeros((s.max_tokens, TOKEN_COLUMNS), np.int64)
+        rows[:, 2] = np.arange(1, s.max_tokens + 1)
+        self.put("tokens", rows)
+        self.put("token_head", np.full((s.max_servers, s.n_types), -1, np.int64))
+
+    def _orders(self) -> NDArray[np.int64]:
+        """Types from large to small (by their largest share of any class's capacity, then by number)."""
+        whole = np.maximum(self.sizes.capacity.max(axis=0), 1)
+        share = (self.sizes.demand / whole).max(axis=1)
+        J = len(share)
+        largest = np.lexsort((np.arange(J), -(self.sizes.demand / whole).sum(axis=1), -share))
+        return np.array([largest, np.arange(J), np.arange(J)], np.int64)
+
+    def _check_predicates(self) -> None:
+        if self.state.keeps_free and any(not space.is_additive for space in self.spaces):
+            raise InputError(
+                "packs by free resources, but a server class has a predicate of its own",
+                where=f"policy {self.policy.name}",
+                remedy="use algorithm1 or m14, which pack by configurations",
+            )
+
+    def _make_solvers(self) -> None:
+        """The candidates or the kernel parameters of each class, one after the other."""
+        s = self.state
+        about = np.zeros((s.n_classes, CLASS_COLUMNS), np.int64)
+        tables: list[NDArray[np.int64]] = []
+        real: list[NDArray[np.float64]] = []
+        whole: list[NDArray[np.int64]] = []
+        for c, space in enumerate(self.spaces if self.policy.solver else []):
+            solver = make_solver(self.policy.solver or "auto", space, epsilon=getattr(self.policy.options, "epsilon", 0.05))
+            self.solvers.append(solver)
+            rows = solver.table if solver.table is not None else np.zeros((0, s.n_types), np.int64)
+            for at, pieces, piece in (
+                (TABLE_START, tables, rows),
+                (FLOATS_START, real, solver.params_f),
+                (INTS_START, whole, solver.params_i),
+            ):
+                about[c, at] = sum(map(len, pieces))
+                pieces.append(piece)
+                about[c, at + 1] = about[c, at] + len(piece)
+            about[c, SOLVER] = solver.kind
+            s.n_scratch_floats = max(s.n_scratch_floats, solver.scratch_f_size)
+            s.n_scratch_ints = max(s.n_scratch_ints, solver.scratch_i_size)
+        self.put("classes", about)
+        s.n_table = sum(map(len, tables))
+        self.put("table", np.concatenate(tables) if tables else np.zeros((0, s.n_types), np.int64))
+        s.n_params_floats, s.n_params_ints = sum(map(len, real)), sum(map(len, whole))
+        self.put("params_floats", np.concatenate(real) if real else np.zeros(0))
+        self.put("params_ints", np.concatenate(whole) if whole else np.zeros(0, np.int64))
+        self.put("scratch_floats", np.zeros(s.n_scratch_floats + s.n_types))
+        self.put("scratch_ints", np.zeros(max(1, s.n_scratch_ints), np.int64))
+        s.n_scratch_ints = max(1, s.n_scratch_ints)
+
+    def copy_out(self) -> dict[str, Any]:
+        """Everything that changes, as plain arrays."""
+        return {"record": self.record.copy(), "arrays": {name: a.copy() for name, a in self.arrays.items()}}
+
+    def copy_in(self, saved: Mapping[str, Any]) -> None:
+        """Take back what `copy_out` gave."""
+        self.arrays = {name: np.array(values) for name, values in saved["arrays"].items()}
+        self.record[:] = saved["record"]
+        self.refresh_addresses()
+
+
+def _grown(old: NDArray[Any] | None, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    new = np.zeros(shape, dtype)
+    if old is not None:
+        new[: len(old)] = old
+    return new
