@@ -18,7 +18,7 @@ EXACT = ("enumerate", "hull", "dp", "auto")
 
 
 def instance(seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64], np.random.Generator]:
-    """1 to 4 resources, 1 to 5 types; some sizes zero, some types too large, some capacities coprime to the sizes."""
+    """1 to 4 resources, 1 to 5 types; some sizes zero, some types too large, some capacities odd."""
     rng = np.random.default_rng(seed)
     R = 1 + seed % 4
     J = int(rng.integers(1, 6))
@@ -84,7 +84,17 @@ def run(solver: Solver, weights: NDArray[np.float64], capacity: NDArray[np.int64
     out = np.full(len(weights), 77, np.int64)
     scratch_f = np.full(solver.scratch_f_size, np.nan)
     scratch_i = np.full(solver.scratch_i_size, -(2**40), np.int64)
-    args = (weights, solver.space.demand, capacity, order, scratch_f, scratch_i, solver.params_f, solver.params_i, out)
+    args = (
+        weights,
+        solver.space.demand,
+        capacity,
+        order,
+        scratch_f,
+        scratch_i,
+        solver.params_f,
+        solver.params_i,
+        out,
+    )
     return out, solve(solver.kind, *args)
 
 
@@ -222,7 +232,7 @@ def test_bad_input_is_named() -> None:
         make_solver("best", space)
     with pytest.raises(InputError, match="epsilon: is 0"):
         make_solver("approximate", space, epsilon=0.0)
-    with pytest.raises(InputError, match="epsilon: of 0.0001 is too small"):
+    with pytest.raises(InputError, match="epsilon: of .* is too small"):
         make_solver("approximate", space, epsilon=0.0001)
     solver = make_solver("auto", space)
     for weights in ([1.0, 2.0], [-1.0], [float("nan")]):

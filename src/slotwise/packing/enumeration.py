@@ -52,7 +52,9 @@ def _walk(space: Space, budget: int, maximal: bool) -> tuple[NDArray[np.int64], 
     demand = np.ascontiguousarray(space.demand[types])
     count = np.zeros(len(types), np.int64)
     free = np.zeros(len(space.capacity), np.int64)
-    found, complete = walk(demand, space.capacity, maximal, budget, count, free, np.zeros((0, len(types)), np.int64))
+    found, complete = walk(
+        demand, space.capacity, maximal, budget, count, free, np.zeros((0, len(types)), np.int64)
+    )
     rows = np.zeros((found, len(types)), np.int64)
     walk(demand, space.capacity, maximal, budget, count, free, rows)
     configurations = np.zeros((found, space.n_types), np.int64)
@@ -79,7 +81,7 @@ def _climb(predicate: Predicate, space: Space, budget: int, maximal: bool) -> tu
     def neighbour(k: tuple[int, ...], j: int, by: int) -> tuple[int, ...]:
         return (*k[:j], k[j] + by, *k[j + 1 :])
 
-    found = []
+    found: list[tuple[int, ...]] = []
     layer = [start]
     while layer:
         above: dict[tuple[int, ...], None] = {}

@@ -1,13 +1,14 @@
 """The configurations that matter: vertices of the convex hull for weights >= 0, exactly.
 
 A configuration p is needed when it is the only best one for some weights w >= 0, that is when it lies outside
-{x : x <= some convex combination of the others}. Let V be the vertices found so far. By duality p lies under V's hull iff
+{x : x <= some convex combination of the others}. Let V be the vertices found so far. By duality p lies under the
+hull of V iff
 
     max {p.w : V w <= 1, w >= 0} <= 1.
 
-If so, p is no further vertex. If not, the maximising w is a witness: the best configuration for w (ties broken by the first
-counts, which amounts to a tiny change of w) is a vertex that V lacks. So V grows by a true vertex or a candidate
-falls, until no candidate is left (Clarkson's scheme). An optimal basis serves every candidate for which its
+If so, p is no further vertex. If not, the maximising w is a witness: the best configuration for w (ties broken by
+the first counts, which amounts to a tiny change of w) is a vertex that V lacks. So V grows by a true vertex or a
+candidate falls, until no candidate is left (Clarkson's scheme). An optimal basis serves every candidate for which its
 reduced costs are >= 0, so one linear program usually settles many. All arithmetic is on integers: no tolerance.
 """
 
@@ -50,7 +51,7 @@ def hull_vertices(configurations: ArrayLike, budget: int = BUDGET) -> NDArray[np
 
 
 def thin(configurations: ArrayLike, budget: int = BUDGET) -> Hull:
-    """As `hull_vertices`, but when the budget runs out the undecided rows are kept, so the optimum never changes."""
+    """As `hull_vertices`, but the rows undecided when the budget runs out are kept: the optimum never changes."""
     points = np.unique(np.asarray(configurations, dtype=np.int64), axis=0)[::-1]  # the first of ties is the largest
     if len(points) <= 1 or not points.any():
         return Hull(np.ascontiguousarray(points[:1]), True)

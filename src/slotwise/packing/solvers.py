@@ -23,7 +23,7 @@ from slotwise.packing.space import Space
 
 SOLVERS: dict[str, str] = {
     "enumerate": "best over all maximal configurations (r = 1)",
-    "hull": "best over the maximal configurations that are vertices of the convex hull (r = 1, far fewer candidates)",
+    "hull": "best over the vertices of their convex hull (r = 1 with far fewer candidates)",
     "dp": "the paper's recursion over integer capacities (r = 1; additive demands)",
     "greedy": "Lemma 2: the best configuration of one type only (r = N_f / (R (N_f + 1)))",
     "greedy-fill": "Lemma 2, the rest filled by lower relative value (r as greedy)",
@@ -44,7 +44,7 @@ AUTO_PREDICATE_CALLS = 20_000
 AUTO_HULL = 100_000_000
 AUTO_ROWS = 20_000
 AUTO_DP = 1_000_000
-"""What `auto` spends at most: configurations looked at, predicate calls, hull entries, table rows, dp steps a decision."""
+"""What `auto` spends: configurations looked at, predicate calls, hull entries, table rows, dp steps a decision."""
 
 I8 = NDArray[np.int64]
 F8 = NDArray[np.float64]
@@ -77,7 +77,7 @@ class Solver:
     ) -> tuple[I8, float]:
         """A configuration of weight at least r times the best, and its weight.
 
-        Ties: one that contains the jobs in `holding`, then the type earlier in `order` (a permutation of the types).
+        Ties: one that contains the jobs in `holding`, then the type earlier in `order` (a permutation).
         """
         J = self.space.n_types
         w = np.ascontiguousarray(weights, dtype=np.float64)
@@ -123,8 +123,8 @@ class Solver:
 def make_solver(name: str, space: Space, *, epsilon: float = 0.05, budget: int | None = None) -> Solver:
     """The solver of that name for this server class.
 
-    `epsilon` is for `approximate`. `budget` bounds what is spent here: configurations looked at (`enumerate`, `hull`,
-    `auto`), cells (`dp`, `approximate` on one resource) or nodes of a trial (`approximate`); None for the default.
+    `epsilon` is for `approximate`. `budget` bounds what is spent here: configurations looked at (`enumerate`,
+    `hull`, `auto`), cells (`dp`, `approximate` on one resource) or nodes of a trial (`approximate`); None for the default.
     """
     if name not in SOLVERS:
         raise InputError(f'no solver is called "{name}"', where="solver", remedy=f"use one of {', '.join(SOLVERS)}")
@@ -136,9 +136,7 @@ def make_solver(name: str, space: Space, *, epsilon: float = 0.05, budget: int |
     return _MAKERS[name](space, epsilon, budget)
 
 
-def _of_table(
-    name: str, asked: str, table: I8, r: float, fixed_set: bool, reason: str, space: Space
-) -> Solver:
+def _of_table(name: str, asked: str, table: I8, r: float, fixed_set: bool, reason: str, space: Space) -> Solver:
     none_f, none_i = np.zeros(1), np.zeros(1, np.int64)
     return Solver(name, asked, r, fixed_set, reason, space, TABLE, table, none_f, none_i, 1, 1)
 
@@ -178,7 +176,7 @@ def _listed(name: str, space: Space, budget: int | None) -> I8:
     if not listing.complete:
         instead = '"dp", "greedy-fill" or "auto"' if space.predicate is None else '"greedy-fill" or "auto"'
         raise InputError(
-            f"the maximal configurations of {len(space.fitting)} types on this server cannot be listed within the budget",
+            f"{len(space.fitting)} types have more maximal configurations here than can be listed within the budget",
             where=f'solver "{name}"',
             remedy=f"use {instead}",
         )
@@ -239,7 +237,9 @@ def _greedy_fill(space: Space, epsilon: float, budget: int | None) -> Solver:
     J, R = space.demand.shape
     none_f, none_i = np.zeros(1), np.zeros(1, np.int64)
     reason = f"by relative value, each type as often as it fits; {why}"
-    return Solver("greedy-fill", "greedy-fill", r, False, reason, space, GREEDY_FILL, None, none_f, none_i, J, J + R)
+    return Solver(
+        "greedy-fill", "greedy-fill", r, False, reason, space, GREEDY_FILL, None, none_f, none_i, J, J + R
+    )
 
 
 def _filled_by_predicate(space: Space) -> I8:
@@ -263,7 +263,7 @@ def _filled_by_predicate(space: Space) -> I8:
 
 
 def _approximate(space: Space, epsilon: float, budget: int | None) -> Solver:
-    demand, capacity = _additive("approximate", space)
+    demand, _ = _additive("approximate", space)
     J, R = demand.shape
     params_f = np.array([epsilon])
     params_i = np.zeros(1, np.int64)

@@ -1,7 +1,7 @@
 """The feasible set of one server class.
 
-A configuration k (so many jobs of each type) is feasible when it fits. Additive: sum_j k_j w_jn <= capacity_n for every
-resource n, in exact integers. Monotone: a predicate says so; if k fits, so does every k' <= k.
+A configuration k (so many jobs of each type) is feasible when it fits. Additive: sum_j k_j w_jn <= capacity_n for
+every resource n, in exact integers. Monotone: a predicate says so; if k fits, so does every k' <= k.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Space:
 
     @staticmethod
     def monotone(predicate: Predicate, n_types: int, limit: int = 1_000_000) -> Space:
-        """What fits is what `predicate` accepts. A type of which `limit` jobs fit at once is taken for unbounded."""
+        """What fits is what `predicate` accepts; a type of which `limit` jobs fit is taken for unbounded."""
         if n_types < 1:
             raise InputError(f"is {n_types}", where="number of types", remedy="give at least one type")
         if not predicate((0,) * n_types):
@@ -68,7 +68,9 @@ class Space:
         """Whether configuration k fits."""
         if len(k) != self.n_types:
             raise InputError(
-                f"has {len(k)} counts for {self.n_types} types", where="configuration", remedy="give one count per type"
+                f"has {len(k)} counts for {self.n_types} types",
+                where="configuration",
+                remedy="give one count per type",
             )
         counts = tuple(int(count) for count in k)
         if any(count < 0 or count > self.most(j) for j, count in enumerate(counts)):
@@ -78,7 +80,8 @@ class Space:
         assert self.demand is not None
         assert self.capacity is not None
         return all(
-            sum(count * int(size) for count, size in zip(counts, self.demand[:, n], strict=True)) <= self.capacity[n]
+            sum(count * int(size) for count, size in zip(counts, self.demand[:, n], strict=True))
+            <= self.capacity[n]
             for n in range(len(self.capacity))
         )
 

@@ -2,8 +2,8 @@
 
 The dual of max {w x : D x <= c, x >= 0} prices the resources: y >= 0. For any such y, what is left free cannot hold
 more than y.free * max_j w_j / (y.d_j) over the types still open (the surrogate knapsack), nor, for each resource n,
-more than free_n * max_j w_j / d_jn. These bounds hold whatever y is, so nothing depends on the simplex method having
-found the exact optimum. Types are tried in falling w_j / (y.d_j), each from its largest count down; a branch is
+more than free_n * max_j w_j / d_jn. These bounds hold whatever y is, so nothing depends on the simplex method
+having found the exact optimum. Types are tried in falling w_j / (y.d_j), each from its largest count down; a branch is
 cut when (1 - eps) of its bound does not exceed the best so far, so that the best found is at least (1 - eps) of the
 optimum when the search ends. There is no way to give up early and keep that promise: the search goes on until it
 ends, unless a limit on its nodes is given, and then says that it gave up.
@@ -21,7 +21,7 @@ ROUNDING = 1e-12  # relative; bounds are raised by it, so that rounding never cu
 
 @kernel
 def prices(weights: F8, demand: I8, capacity: I8, types: I8, m: int, tableau: F8, labels: I8, price: F8) -> None:
-    """Dual prices of max {w x : D x <= c, x >= 0} over types[:m], by the simplex method on its (R + 1) x (m + 1) tableau."""
+    """Dual prices of max {w x : D x <= c, x >= 0} over types[:m], by the simplex method."""
     R = len(capacity)
     width = m + 1
     for n in range(R):

@@ -1,8 +1,8 @@
 """An exact simplex method on integers: max {p.w : V w <= 1, w >= 0} for integer V >= 0 and p >= 0.
 
-The tableau holds integers over one common denominator (the last pivot); each new entry is a minor of the input, so the
-division is exact. Rows are the constraints, the last row the objective, the last column the right-hand side.
-`labels` names the variables: w_j is j, the slack of row i is J + i; first those of the columns, then those of the rows.
+The tableau holds integers over one common denominator (the last pivot); each new entry is a minor of the input, so
+the division is exact. Rows are the constraints, the last row the objective, the last column the right-hand side.
+`labels` names the variables (w_j is j, the slack of row i is J + i), those of the columns and then those of the rows.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ def table_best_weight(weights: F8, table: I8) -> float:
 
 @kernel
 def table_best(weights: F8, table: I8, order: I8, holding: I8) -> int:
-    """The row of max weight; among ties one that contains `holding`, then the one with the most of the earliest type."""
+    """The row of max weight; among ties one that contains `holding`, then the most of the earliest type."""
     J = table.shape[1]
     chosen = -1
     best = -1.0
