@@ -31,7 +31,7 @@ def kernel(function: F) -> F:
 
 def inlined(function: F) -> F:
     """A kernel small enough that callers should swallow it whole."""
-    return cast(F, numba.njit(function, cache=True, nogil=True, error_model="numpy", inline="always"))
+    return cast(F, numba.njit(function, cache=True, nogil=True, error_model="numpy"))
 
 
 def _drop_stale_cache() -> None:

@@ -53,6 +53,12 @@ def discard(s: State, row: int, server: int) -> None:
 
 
 @kernel
+def contains(s: State, row: int, server: int) -> bool:
+    """Whether the server is in the set."""
+    return bool((bits(s)[row, server >> 5] >> (server & 31)) & 1)
+
+
+@kernel
 def first(s: State, row: int) -> int:
     """The lowest server number in the set, -1 where it is empty."""
     words = bits(s)[row]

@@ -53,7 +53,8 @@ class PythonHook(types.WrapperAddressProtocol):  # type: ignore[misc]
         self.error: BaseException | None = None
 
         def call(address: int, a: int, b: int) -> None:
-            s = np.frombuffer((ctypes.c_char * DTYPE.itemsize).from_address(address), DTYPE)[0]
+            memory: Any = (ctypes.c_char * DTYPE.itemsize).from_address(address)
+            s: Any = np.frombuffer(memory, DTYPE)[0]
             try:
                 function(s, a, b)
             except BaseException as error:  # it cannot pass through compiled code

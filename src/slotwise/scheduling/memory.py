@@ -39,30 +39,31 @@ if JIT:
 
     @inlined
     def int_rows(address: int, rows: int, columns: int) -> NDArray[np.int64]:
-        return carray(_pointer(address), (rows, columns), np.int64)  # type: ignore[no-any-return]
+        return carray(_pointer(address), (rows, columns), np.int64)
 
     @inlined
     def ints(address: int, n: int) -> NDArray[np.int64]:
-        return carray(_pointer(address), (n,), np.int64)  # type: ignore[no-any-return]
+        return carray(_pointer(address), (n,), np.int64)
 
     @inlined
     def short_rows(address: int, rows: int, columns: int) -> NDArray[np.int32]:
-        return carray(_pointer(address), (rows, columns), np.int32)  # type: ignore[no-any-return]
+        return carray(_pointer(address), (rows, columns), np.int32)
 
     @inlined
     def float_rows(address: int, rows: int, columns: int) -> NDArray[np.float64]:
-        return carray(_pointer(address), (rows, columns), np.float64)  # type: ignore[no-any-return]
+        return carray(_pointer(address), (rows, columns), np.float64)
 
     @inlined
     def floats(address: int, n: int) -> NDArray[np.float64]:
-        return carray(_pointer(address), (n,), np.float64)  # type: ignore[no-any-return]
+        return carray(_pointer(address), (n,), np.float64)
 
 else:
     # Without the compiler the same views are made with ctypes; remembering them makes that bearable.
     @lru_cache(maxsize=100_000)
     def _view(address: int, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
         size = int(np.prod(shape)) * int(dtype[1])
-        return np.frombuffer((ctypes.c_char * size).from_address(address), dtype).reshape(shape)
+        memory: Any = (ctypes.c_char * size).from_address(address)
+        return np.frombuffer(memory, dtype).reshape(shape)
 
     def trailing_zeros(word: int) -> int:
         """The position of the lowest set bit of a word that is not zero."""

@@ -7,7 +7,7 @@ no move for it.
 from __future__ import annotations
 
 from slotwise._kernel import inlined, kernel
-from slotwise.scheduling import fitindex, firsttree
+from slotwise.scheduling import firsttree, fitindex
 from slotwise.scheduling.queues import leave_queue
 from slotwise.scheduling.state import (
     COUNT,
@@ -33,7 +33,6 @@ from slotwise.scheduling.state import (
     servers,
     used,
 )
-
 
 # Values of `failed`: what a policy asked for and did not get.
 FINE, NOBODY_WAITS, NOT_THERE, NO_ROOM, RAISED = 0, 1, 2, 3, 4

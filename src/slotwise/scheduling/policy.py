@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from slotwise.errors import InputError
-from slotwise.scheduling.hooks import Hook, Hooks, as_value, nothing
+from slotwise.scheduling.hooks import Hooks, as_value, nothing
 
 if TYPE_CHECKING:
     from slotwise.scheduling.store import Store
@@ -44,15 +44,17 @@ class Policy:
     keeps: ClassVar[frozenset[Keep]] = frozenset()
     """free: free room of each server; fit: the index of best fits; tree: that of first fits; lists: jobs of a server"""
     needs_durations: ClassVar[bool] = False
+    holds_tokens: ClassVar[bool] = False
+    """it holds room with tokens, as G16 does"""
     compiled: ClassVar[bool] = False
     """the hooks are written for the compiler; functions under @njit are compiled in any case"""
 
-    arrive: ClassVar[Hook] = staticmethod(nothing)
-    complete: ClassVar[Hook] = staticmethod(nothing)
-    join: ClassVar[Hook] = staticmethod(nothing)
-    leave: ClassVar[Hook] = staticmethod(nothing)
-    cancel: ClassVar[Hook] = staticmethod(nothing)
-    tick: ClassVar[Hook] = staticmethod(nothing)
+    arrive: ClassVar[Any] = staticmethod(nothing)
+    complete: ClassVar[Any] = staticmethod(nothing)
+    join: ClassVar[Any] = staticmethod(nothing)
+    leave: ClassVar[Any] = staticmethod(nothing)
+    cancel: ClassVar[Any] = staticmethod(nothing)
+    tick: ClassVar[Any] = staticmethod(nothing)
 
     def __init__(self, **options: Any) -> None:
         try:
@@ -82,7 +84,7 @@ def _option_error(policy: str, options: type[Options], error: ValidationError) -
     finding = error.errors(include_url=False)[0]
     key = str(finding["loc"][0]) if finding["loc"] else ""
     if finding["type"] == "extra_forbidden":
-        known: Sequence[str] = [name for name in options.model_fields]
+        known: Sequence[str] = list(options.model_fields)
         what, remedy = "unknown option", f"{policy} has: {', '.join(known)}"
     else:
         what = f"is {finding['input']!r}" if key else "the options do not go together"

@@ -33,6 +33,11 @@ QUEUE_COLUMNS = 4
 TABLE_START, TABLE_END, SOLVER, FLOATS_START, FLOATS_END, INTS_START, INTS_END = 0, 1, 2, 3, 4, 5, 6
 CLASS_COLUMNS = 8
 
+# Columns of `tokens` (G16). AT is a list of its own: the token that stands at this place of the dense list.
+KIND, ON, NEXT_TOKEN, PLACE, AT = 0, 1, 2, 3, 4
+TOKEN_COLUMNS = 5
+FREE_TOKEN = 1  # of `policy_ints`: head of the chain of unused tokens
+
 
 class State:
     """What the record holds, a line for each number. `at_...` are addresses: read them through the accessors."""

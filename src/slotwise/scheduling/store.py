@@ -12,23 +12,29 @@ from slotwise.errors import InputError
 from slotwise.model import Integers
 from slotwise.packing import Solver, Space, make_solver
 from slotwise.scheduling import bitmap, chance, fitindex
-from slotwise.scheduling.policies.sampling import TOKEN_COLUMNS
+from slotwise.scheduling.moves import reindex
 from slotwise.scheduling.policy import Policy
-from slotwise.scheduling.queues import LONGEST
+from slotwise.scheduling.queues import LONGEST, refresh_shortest
 from slotwise.scheduling.state import (
-    CLASS,
     CLASS_COLUMNS,
     DTYPE,
     FLOATS_START,
+    FREE_TOKEN,
+    GROUP,
+    HEAD,
     INTS_START,
     JOB_COLUMNS,
     NEXT,
+    NEXT_TOKEN,
     NOWHERE,
+    QUEUE,
     QUEUE_COLUMNS,
     SERVER,
     SERVER_COLUMNS,
     SOLVER,
     TABLE_START,
+    TOKEN_COLUMNS,
+    WAITING,
     State,
 )
 
@@ -41,9 +47,9 @@ class Store:
     def __init__(
         self,
         sizes: Integers,
-        server_classes: Sequence[int],
         policy: Policy,
         *,
+        max_servers: int,
         spaces: Sequence[Space],
         seed: np.random.SeedSequence,
         mean_service: NDArray[np.float64] | None = None,
@@ -84,10 +90,9 @@ class Store:
         s.max_jobs = 0
         s.free_job = -1
         self.grow_jobs(max_jobs)
-        self._make_servers(server_classes)
         chance.seed(s, seed)
         policy.prepare(self)
-        self.refresh_addresses()
+        self.grow_servers(max(1, max_servers))
 
     def put(self, name: str, values: NDArray[Any]) -> NDArray[Any]:
         """Own the array and write its address into the record."""
@@ -121,42 +126,70 @@ class Store:
         s.n_free_jobs += max_jobs - old
         s.max_jobs = max_jobs
         self.put("jobs", rows)
-        self.put("placed", _grown(self.arrays.get("placed"), (max_jobs, 2), np.int64))
-        self.put("moved", _grown(self.arrays.get("moved"), (max_jobs,), np.int64))
-        self.put("job_demand", _grown(self.arrays.get("job_demand"), (max_jobs if s.actual else 1, s.n_resources), np.int64))
-        self.put("job_times", _grown(self.arrays.get("job_times"), (max_jobs if s.keeps_lists else 1, 2), np.float64))
+        self._grow("placed", (max_jobs, 2), np.int64)
+        self._grow("moved", (max_jobs,), np.int64)
+        self._grow("job_demand", (max_jobs if s.actual else 1, s.n_resources), np.int64)
+        self._grow("job_times", (max_jobs if s.keeps_lists else 1, 2), np.float64)
 
-    def _make_servers(self, server_classes: Sequence[int]) -> None:
-        s = self.state
-        J, R, C, S = s.n_types, s.n_resources, s.n_classes, max(1, len(server_classes))
+    def grow_servers(self, max_servers: int) -> None:
+        """Make room for server numbers up to max_servers. The indexes are laid out anew and filled again."""
+        s, old = self.state, self.state.max_servers
+        if max_servers <= old:
+            return
+        J, R, C, S = s.n_types, s.n_resources, s.n_classes, max_servers
+        members = [[n for n in range(old) if bitmap.contains(s, row, n)] for row in range(J + C if old else 0)]
+        grow = self._grow
+        rows = grow("servers", (S, SERVER_COLUMNS), np.int64)
+        rows[old:, GROUP:] = -1
+        grow("running", (S, J), np.int32)
+        grow("configuration", (S, J), np.int32)
+        grow("stall_reason", (S, 3), np.float64)
+        grow("policy_servers", (S, 4), np.int64)
+        grow("free", (S if s.keeps_free else 1, R), np.int64)
+        self._grow_queues(old, S)
         s.max_servers = S
-        rows = np.zeros((S, SERVER_COLUMNS), np.int64)
-        rows[: len(server_classes), CLASS] = server_classes
-        rows[:, 4:] = -1
-        self.put("servers", rows)
-        self.put("running", np.zeros((S, J), np.int32))
-        self.put("configuration", np.zeros((S, J), np.int32))
-        self.put("stall_reason", np.zeros((S, 3)))
-        self.put("policy_servers", np.zeros((S, 4), np.int64))
-        self.put("free", self.sizes.capacity[rows[:, CLASS]] if s.keeps_free else np.zeros((1, R), np.int64))
         s.n_words_0, s.n_words_1, s.n_words_2 = bitmap.words(S)
         s.n_words = s.n_words_0 + s.n_words_1 + s.n_words_2
         self.put("bits", np.zeros((J + C, s.n_words), np.int64))
-        s.n_queues = (S + 1) * J if s.own_queues else J
-        empty = np.zeros((s.n_queues, QUEUE_COLUMNS), np.int64)
-        empty[:, 1:] = -1
-        self.put("queues", empty)
-        s.n_tree = 1 << (S - 1).bit_length()
+        for row, numbers in enumerate(members):
+            for server in numbers:
+                bitmap.add(s, row, server)
+        s.n_tree = 1 << (int(S) - 1).bit_length()
         self.put("tree", np.full((2 * s.n_tree if s.keeps_tree else 1, R), -1, np.int64))
         self.put("shortest", np.full((J, 2 * s.n_tree if s.own_queues else 1), LONGEST, np.int64))
         self._make_fit_index()
-        s.max_tokens = 0
-        self.put("tokens", np.zeros((1, TOKEN_COLUMNS), np.int64))
-        self.put("token_head", np.full((1, J), -1, np.int64))
+        for server in range(old):
+            reindex(s, server)
+            for j in range(J if s.own_queues else 0):
+                refresh_shortest(s, j, server)
+        if self.policy.holds_tokens:
+            self._grow_tokens(old)
+
+    def _grow(self, name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+        """A larger array with the old one in its first rows."""
+        new, old = np.zeros(shape, dtype), self.arrays.get(name)
+        if old is not None:
+            new[: len(old)] = old
+        return self.put(name, new)
+
+    def _grow_queues(self, old: int, S: int) -> None:
+        s, J = self.state, self.state.n_types
+        s.n_queues = (S + 1) * J if s.own_queues else J
+        rows = np.zeros((s.n_queues, QUEUE_COLUMNS), np.int64)
+        rows[:, HEAD:] = -1
+        if "queues" in self.arrays:
+            before = self.arrays["queues"]
+            rows[: len(before)] = before
+            if s.own_queues:  # the last J rows, of jobs that no server could take, stay last
+                rows[old * J : (old + 1) * J] = [0, -1, -1, 0]
+                rows[S * J :] = before[old * J :]
+                lost = (self.arrays["jobs"][:, SERVER] == WAITING) & (self.arrays["jobs"][:, QUEUE] >= old * J)
+                self.arrays["jobs"][lost, QUEUE] += (S - old) * J
+        self.put("queues", rows)
 
     def _make_fit_index(self) -> None:
         s = self.state
-        S = s.max_servers if s.keeps_fit else 1
+        S = int(s.max_servers) if s.keeps_fit else 1
         s.n_cell_axis = fitindex.axis_cells(s.n_resources)
         s.max_cells = fitindex.cells_per_class(s.n_resources)
         n_cells = s.max_cells if s.keeps_fit else 1
@@ -166,19 +199,23 @@ class Store:
         self.put("cells", np.full((s.n_classes * n_cells, 2), -1, np.int64))
         self.put("cell_list", np.zeros((s.n_classes, n_cells + 1), np.int64))
         self.put("hash", np.full(s.n_slots_hash, -1, np.int64))
-        self.put("score", np.zeros((s.n_classes, s.n_resources + 1)))
+        if "score" not in self.arrays:
+            self.put("score", np.zeros((s.n_classes, s.n_resources + 1)))
         if s.keeps_fit:
             fitindex.clear(s)
 
-    def make_tokens(self) -> None:
+    def _grow_tokens(self, old_servers: int) -> None:
         """Room for the tokens of G16: never more on a server than jobs fit it."""
         s = self.state
-        per_class = self.arrays["most"].sum(axis=1)
-        s.max_tokens = int(per_class[self.arrays["servers"][:, CLASS]].sum()) + 1
-        rows = np.zeros((s.max_tokens, TOKEN_COLUMNS), np.int64)
-        rows[:, 2] = np.arange(1, s.max_tokens + 1)
-        self.put("tokens", rows)
-        self.put("token_head", np.full((s.max_servers, s.n_types), -1, np.int64))
+        old, heads = s.max_tokens, np.full((s.max_servers, s.n_types), -1, np.int64)
+        s.max_tokens = int(self.arrays["most"].sum(axis=1).max()) * s.max_servers + 1
+        rows = self._grow("tokens", (s.max_tokens, TOKEN_COLUMNS), np.int64)
+        rows[old:, NEXT_TOKEN] = np.arange(old + 1, s.max_tokens + 1)
+        if old:
+            heads[:old_servers] = self.arrays["token_head"]
+            rows[-1, NEXT_TOKEN] = self.arrays["policy_ints"][FREE_TOKEN]
+        self.arrays["policy_ints"][FREE_TOKEN] = old
+        self.put("token_head", heads)
 
     def _orders(self) -> NDArray[np.int64]:
         """Types from large to small (by their largest share of any class's capacity, then by number)."""
@@ -189,7 +226,7 @@ class Store:
         return np.array([largest, np.arange(J), np.arange(J)], np.int64)
 
     def _check_predicates(self) -> None:
-        if self.state.keeps_free and any(not space.is_additive for space in self.spaces):
+        if self.state.keeps_free and any(space.demand is None for space in self.spaces):
             raise InputError(
                 "packs by free resources, but a server class has a predicate of its own",
                 where=f"policy {self.policy.name}",
@@ -200,18 +237,21 @@ class Store:
         """The candidates or the kernel parameters of each class, one after the other."""
         s = self.state
         about = np.zeros((s.n_classes, CLASS_COLUMNS), np.int64)
-        tables: list[NDArray[np.int64]] = []
-        real: list[NDArray[np.float64]] = []
-        whole: list[NDArray[np.int64]] = []
+        tables: list[NDArray[Any]] = []
+        real: list[NDArray[Any]] = []
+        whole: list[NDArray[Any]] = []
         for c, space in enumerate(self.spaces if self.policy.solver else []):
-            solver = make_solver(self.policy.solver or "auto", space, epsilon=getattr(self.policy.options, "epsilon", 0.05))
+            solver = make_solver(
+                self.policy.solver or "auto", space, epsilon=getattr(self.policy.options, "epsilon", 0.05)
+            )
             self.solvers.append(solver)
             rows = solver.table if solver.table is not None else np.zeros((0, s.n_types), np.int64)
-            for at, pieces, piece in (
+            parts: list[tuple[int, list[NDArray[Any]], NDArray[Any]]] = [
                 (TABLE_START, tables, rows),
                 (FLOATS_START, real, solver.params_f),
                 (INTS_START, whole, solver.params_i),
-            ):
+            ]
+            for at, pieces, piece in parts:
                 about[c, at] = sum(map(len, pieces))
                 pieces.append(piece)
                 about[c, at + 1] = about[c, at] + len(piece)
@@ -237,10 +277,3 @@ class Store:
         self.arrays = {name: np.array(values) for name, values in saved["arrays"].items()}
         self.record[:] = saved["record"]
         self.refresh_addresses()
-
-
-def _grown(old: NDArray[Any] | None, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    new = np.zeros(shape, dtype)
-    if old is not None:
-        new[: len(old)] = old
-    return new

@@ -156,9 +156,7 @@ def _shuffle(s: State) -> None:
 
 
 @kernel
-def _solve(
-    s: State, c: int, w: NDArray[np.float64], room: NDArray[np.int64], out: NDArray[np.int64]
-) -> float:
+def _solve(s: State, c: int, w: NDArray[np.float64], room: NDArray[np.int64], out: NDArray[np.int64]) -> float:
     about = classes(s)[c]
     params_f = floats(s.at_params_floats, s.n_params_floats)[about[FLOATS_START] : about[FLOATS_END]]
     params_i = ints(s.at_params_ints, s.n_params_ints)[about[INTS_START] : about[INTS_END]]

@@ -180,7 +180,7 @@ def next_job(s: State, server: int, rule: int) -> int:
         set_need(s, j)
         if not fits(s, server, need(s)):
             continue
-        if rule == LARGEST or rule == FILLING:
+        if rule in (LARGEST, FILLING):
             return int(j)
         this = -float(jobs(s)[head(s, j), SEQUENCE]) if rule == OLDEST else _dot(s, server)
         if best < 0 or this > value:

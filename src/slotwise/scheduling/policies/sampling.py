@@ -22,9 +22,17 @@ from slotwise._kernel import inlined, kernel
 from slotwise.scheduling import bitmap, chance
 from slotwise.scheduling.memory import int_rows
 from slotwise.scheduling.moves import hold_room, start
+from slotwise.scheduling.policies.fitting import fits
 from slotwise.scheduling.state import (
+    AT,
+    FREE_TOKEN,
+    KIND,
+    NEXT_TOKEN,
+    ON,
+    PLACE,
     PRESENT,
     STATUS,
+    TOKEN_COLUMNS,
     State,
     configuration,
     demand,
@@ -35,16 +43,11 @@ from slotwise.scheduling.state import (
     running,
     servers,
 )
-from slotwise.scheduling.policies.fitting import fits
 
-# policy_ints
-RETENTION, FREE_TOKEN = 0, 1
+# policy_ints (1 is FREE_TOKEN)
+RETENTION = 0
 # policy_floats
 ALPHA, EXPONENT, EPSILON = 0, 1, 2
-
-# columns of `tokens`; AT is a list of its own: the token that stands at this place of the dense list
-KIND, ON, NEXT_TOKEN, PLACE, AT = 0, 1, 2, 3, 4
-TOKEN_COLUMNS = 5
 
 
 @inlined

@@ -156,7 +156,9 @@ def admits(s: State, server: int, j: int) -> bool:
     if queue == LARGE:
         return bool(large == 0)
     # the last third of the server; with actual demands the sizes of the types are an upper limit
-    return bool(queue == numbers[at + MAIN] and 3 * (others + need(s)[0]) <= capacity(s)[servers(s)[server, CLASS], 0])
+    return bool(
+        queue == numbers[at + MAIN] and 3 * (others + need(s)[0]) <= capacity(s)[servers(s)[server, CLASS], 0]
+    )
 
 
 @kernel
@@ -189,4 +191,3 @@ def mark(s: State, server: int) -> None:
             bitmap.add(s, j, server)
         else:
             bitmap.discard(s, j, server)
-

@@ -1,0 +1,172 @@
+"""What a driver does to the state, each with the policy's answer: submit, complete, cancel, join, drain, fail, tick.
+
+The simulator's loop and `slotwise.Scheduler` call these same kernels; what is simulated is what is run. Placements of the
+event are in placed(s)[:s.n_placed] afterwards.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slotwise._kernel import kernel
+from slotwise.scheduling.moves import reindex, vacate
+from slotwise.scheduling.queues import admit, join_queue, leave_queue, queue_for, refresh_shortest, release
+from slotwise.scheduling.state import (
+    ABSENT,
+    CLASS,
+    DRAINING,
+    FIRST_JOB,
+    HEAD,
+    MODE,
+    PRESENT,
+    SEQUENCE,
+    SERVER,
+    STATUS,
+    TYPE,
+    State,
+    capacity,
+    configuration,
+    free,
+    jobs,
+    moved,
+    queues,
+    running,
+    servers,
+)
+
+
+@kernel
+def begin(s: State) -> None:
+    """A new event: no placements yet."""
+    s.n_placed = 0
+    s.n_moved = 0
+
+
+@kernel
+def submit(s: State, j: int, arrive: Any) -> int:
+    """A job of type j arrives; returns its number. Job demand and times, where kept, are written by `admit_as`."""
+    begin(s)
+    i = admit(s, j)
+    arrive(s, j, i)
+    return i
+
+
+@kernel
+def complete(s: State, i: int, policy_complete: Any) -> None:
+    """Job i has ended."""
+    begin(s)
+    j, server = jobs(s)[i, TYPE], jobs(s)[i, SERVER]
+    vacate(s, i)
+    release(s, i)
+    if servers(s)[server, STATUS] == PRESENT:
+        policy_complete(s, j, server)
+
+
+@kernel
+def cancel(s: State, i: int, policy_cancel: Any) -> None:
+    """Job i, which waits, will not be served."""
+    begin(s)
+    j = jobs(s)[i, TYPE]
+    leave_queue(s, i)
+    release(s, i)
+    policy_cancel(s, j, i)
+
+
+@kernel
+def join(s: State, server: int, c: int, policy_join: Any) -> None:
+    """A server of class c comes under a number that is not in use, or one that was draining comes back empty."""
+    begin(s)
+    row = servers(s)[server]
+    row[CLASS] = c
+    row[STATUS] = PRESENT
+    row[MODE] = 0
+    row[FIRST_JOB] = -1
+    running(s)[server, :] = 0
+    configuration(s)[server, :] = 0
+    if s.keeps_free:
+        free(s)[server, :] = capacity(s)[c]
+        reindex(s, server)
+    s.n_servers += 1
+    if s.own_queues:
+        for j in range(s.n_types):
+            refresh_shortest(s, j, server)
+            _share_out(s, s.max_servers * s.n_types + j, j)
+    policy_join(s, server, 0)
+
+
+@kernel
+def drain(s: State, server: int, leave: Any, arrive: Any) -> None:
+    """The server takes no more jobs; those on it run to their end."""
+    begin(s)
+    _close(s, server, leave, arrive)
+
+
+@kernel
+def fail(s: State, server: int, leave: Any, arrive: Any) -> None:
+    """The server is gone; its jobs, in moved(s)[:s.n_moved], are back at the front of their queues."""
+    begin(s)
+    was_present = servers(s)[server, STATUS] == PRESENT
+    servers(s)[server, STATUS] = DRAINING  # so that nothing is started on it meanwhile
+    rows, lost = jobs(s), moved(s)
+    for i in range(s.max_jobs):
+        if rows[i, SERVER] == server:
+            lost[s.n_moved] = i
+            s.n_moved += 1
+    # the youngest first, so that the oldest ends up in front
+    for a in range(1, s.n_moved):
+        i, b = lost[a], a
+        while b > 0 and rows[lost[b - 1], SEQUENCE] < rows[i, SEQUENCE]:
+            lost[b] = lost[b - 1]
+            b -= 1
+        lost[b] = i
+    for n in range(s.n_moved):
+        vacate(s, lost[n])
+    if was_present:
+        servers(s)[server, STATUS] = PRESENT
+        _close(s, server, leave, arrive)
+    servers(s)[server, STATUS] = ABSENT
+    for n in range(s.n_moved):
+        j = rows[lost[n], TYPE]
+        join_queue(s, lost[n], queue_for(s, j), True)
+        arrive(s, j, lost[n])
+
+
+@kernel
+def _close(s: State, server: int, leave: Any, arrive: Any) -> None:
+    servers(s)[server, STATUS] = DRAINING
+    s.n_servers -= 1
+    if s.keeps_free:
+        reindex(s, server)
+    leave(s, server, 0)
+    if s.own_queues:
+        for j in range(s.n_types):
+            refresh_shortest(s, j, server)
+        for j in range(s.n_types):
+            # those who waited for this server join the shortest queues of the others
+            while queues(s)[server * s.n_types + j, HEAD] >= 0:
+                i = queues(s)[server * s.n_types + j, HEAD]
+                leave_queue(s, i)
+                join_queue(s, i, queue_for(s, j), False)
+                arrive(s, j, i)
+
+
+@kernel
+def _share_out(s: State, q: int, j: int) -> None:
+    """Jobs that no server could take join the queues of those that now can."""
+    while queues(s)[q, HEAD] >= 0 and queue_for(s, j) != q:
+        i = queues(s)[q, HEAD]
+        leave_queue(s, i)
+        join_queue(s, i, queue_for(s, j), False)
+
+
+@kernel
+def remove(s: State, server: int) -> None:
+    """A drained server, empty, gives its number back."""
+    servers(s)[server, STATUS] = ABSENT
+
+
+@kernel
+def tick(s: State, policy_tick: Any) -> None:
+    """The policy's own clock has rung."""
+    begin(s)
+    policy_tick(s, 0, 0)

@@ -1,0 +1,66 @@
+"""Why a job waits, why a server does what it does: reasons as data, and a printer apart from them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Reason(StrEnum):
+    """Each reason comes with figures; their names are in the text that it prints as."""
+
+    # jobs
+    RUNS = "runs on server {server}"
+    BEHIND = "waits behind {ahead} of its type"
+    FIRST = "is the first of its type in line"
+    FITS_NO_SERVER = "is larger than every present server: {demand}"
+    NO_SERVERS = "there are no servers that take jobs"
+    NO_SLOT = "no active server has an empty slot of its type: {taken} slots are taken, {stalled} of {servers} servers stalled"
+    NO_ROOM = "no server has enough free: {demand} asked, the nearest is server {nearest} with {free} free"
+    BLOCKED = "the job before it in line, {first}, must start first"
+    NOT_SAMPLED = "no tick of its queue has found a server with room yet (rate {rate:.3g})"
+    RESERVED = "room is reserved for {first}, the first in line, on server {server}"
+    UNDECIDED = "the policy has not started it"
+    # servers
+    ACTIVE = "is active with slots {configuration}, jobs {holding}; weight {weight:g} of the best {best:g}"
+    STALLED = "is stalled because weight {weight:g} < {beta:.3f} x {best:g}, and holds {holding}"
+    EMPTY = "is empty and takes a configuration when a job comes that fits"
+    PACKS = "holds {holding}, {free} free"
+    DRAINING = "takes no more jobs and holds {holding}"
+    DRAINED = "takes no more jobs and is empty: it can be removed"
+
+
+@dataclass(frozen=True)
+class Because:
+    """One reason with its figures."""
+
+    reason: Reason
+    figures: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.reason.value.format(**{name: _plain(value) for name, value in self.figures.items()})
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What there is to say about a job or a server."""
+
+    subject: Hashable
+    because: tuple[Because, ...]
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """The kinds of reasons, without figures."""
+        return tuple(because.reason for because in self.because)
+
+    def __str__(self) -> str:
+        return f"{self.subject} " + "; ".join(map(str, self.because))
+
+
+def _plain(value: Any) -> Any:
+    """Counts by name as "2 large, 1 small"."""
+    if isinstance(value, dict):
+        return ", ".join(f"{amount:g} {name}" for name, amount in value.items() if amount) or "nothing"
+    return value
