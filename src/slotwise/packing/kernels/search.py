@@ -3,10 +3,10 @@
 The dual of max {w x : D x <= c, x >= 0} prices the resources: y >= 0. For any such y, what is left free cannot hold
 more than y.free * max_j w_j / (y.d_j) over the types still open (the surrogate knapsack), nor, for each resource n,
 more than free_n * max_j w_j / d_jn. These bounds hold whatever y is, so nothing depends on the simplex method
-having found the exact optimum. Types are tried in falling w_j / (y.d_j), each from its largest count down; a branch is
-cut when (1 - eps) of its bound does not exceed the best so far, so that the best found is at least (1 - eps) of the
-optimum when the search ends. There is no way to give up early and keep that promise: the search goes on until it
-ends, unless a limit on its nodes is given, and then says that it gave up.
+having found the exact optimum. Types are tried in falling w_j / (y.d_j), each from its largest count down; a branch
+is cut when (1 - eps) of its bound does not exceed the best so far, so that the best found is at least (1 - eps) of
+the optimum when the search ends. There is no way to give up early and keep that promise: the search goes on until
+it ends, unless a limit on its nodes is given, and then says that it gave up.
 """
 
 from __future__ import annotations
