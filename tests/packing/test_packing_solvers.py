@@ -209,7 +209,7 @@ def forty(capacity: int = 1000) -> Space:
 )
 def test_what_cannot_be_had_is_refused(name: str, remedy: str) -> None:
     with pytest.raises(InputError, match=remedy):
-        make_solver(name, forty(), budget=200_000)
+        make_solver(name, forty())
 
 
 def test_auto_never_fails() -> None:

@@ -175,7 +175,10 @@ def _thinned(listed: int, hull: tuple[I8, bool]) -> str:
 def _listed(name: str, space: Space, budget: int | None) -> I8:
     listing = enumerate_maximal(space, budget)
     if not listing.complete:
-        instead = '"dp", "greedy-fill" or "auto"' if space.predicate is None else '"greedy-fill" or "auto"'
+        instead = '"greedy-fill" or "auto"'
+        if space.predicate is None:
+            small = math.prod(step + 1 for step in _grid(space)[0]) <= DP_CELLS
+            instead = ('"dp", ' if small else '"approximate", ') + instead
         raise InputError(
             f"{len(space.fitting)} types have more maximal configurations than can be listed within the budget",
             where=f'solver "{name}"',

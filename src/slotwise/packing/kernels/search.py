@@ -119,6 +119,17 @@ def branch_and_bound(
     gave_up = False
     if m > 0:
         prices(weights, demand, capacity, types, m, tableau, labels, price)
+        # To begin with, the linear program's solution rounded down and filled: near the best on large servers.
+        for n in range(R):
+            if labels[m + n] < m:
+                j = types[labels[m + n]]
+                out[j] = min(fits(demand, free, j), int(tableau[n * (m + 1) + m] + 1e-9))
+                for h in range(R):
+                    free[h] -= out[j] * demand[j, h]
+        fill(weights, demand, free, order, value, done, out)
+        best = total(weights, out)
+        for n in range(R):
+            free[n] = capacity[n]
         for i in range(m):
             cost = 0.0
             for n in range(R):
@@ -141,7 +152,6 @@ def branch_and_bound(
             density[i * (R + 1) + R] = value[j]
 
         keep = (1.0 - params_f[0]) * (1.0 + ROUNDING)
-        best = -1.0
         nodes = 0
         reached[0] = 0.0
         level = 0
@@ -168,6 +178,8 @@ def branch_and_bound(
                 level += 1
             if not cut and reached[m] > best:
                 best = reached[m]
+                for j in range(J):
+                    out[j] = 0
                 for i in range(m):
                     out[types[i]] = count[i]
             # Up: to the last type that can have one job less and still be of use.
