@@ -26,12 +26,12 @@ _PACKAGE = Path(__file__).parent
 
 def kernel(function: F) -> F:
     """Compile `function` on its first call, cached on disk, without the GIL; division by zero gives inf."""
-    return cast(F, numba.njit(function, cache=True, nogil=True, error_model="numpy"))
+    return cast(F, numba.njit(function, cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True))
 
 
 def inlined(function: F) -> F:
     """A kernel small enough that callers should swallow it whole."""
-    return cast(F, numba.njit(function, cache=True, nogil=True, error_model="numpy"))
+    return cast(F, numba.njit(function, cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True))
 
 
 def _drop_stale_cache() -> None:

@@ -81,10 +81,12 @@ def join(s: State, server: int, c: int, policy_join: Any) -> None:
     row[STATUS] = PRESENT
     row[MODE] = 0
     row[FIRST_JOB] = -1
-    running(s)[server, :] = 0
-    configuration(s)[server, :] = 0
+    for j in range(s.n_types):
+        running(s)[server, j] = 0
+        configuration(s)[server, j] = 0
     if s.keeps_free:
-        free(s)[server, :] = capacity(s)[c]
+        for r in range(s.n_resources):
+            free(s)[server, r] = capacity(s)[c, r]
         reindex(s, server)
     s.n_servers += 1
     if s.own_queues:

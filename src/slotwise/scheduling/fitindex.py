@@ -84,14 +84,17 @@ def score(s: State) -> NDArray[np.float64]:
 @kernel
 def clear(s: State) -> None:
     """Empty the index."""
-    hashed(s)[:] = -1
-    cells(s)[:] = -1
-    cell_list(s)[:, 0] = 0
-    chain = groups(s)
-    for g in range(s.max_servers + 1):
+    chain, listed, files, slots = groups(s), cell_list(s), cells(s), hashed(s)
+    for place in range(s.n_slots_hash):
+        slots[place] = -1
+    for cell in range(s.n_classes * s.max_cells):
+        files[cell, 0] = -1
+    for c in range(s.n_classes):
+        listed[c, 0] = 0
+    for g in range(s.max_servers):
         chain[g, NEXT_IN_CELL] = g + 1 if g < s.max_servers - 1 else -1
+        servers(s)[g, GROUP] = -1
     chain[s.max_servers, NEXT_IN_CELL] = 0
-    servers(s)[:, GROUP] = -1
 
 
 @kernel
@@ -173,7 +176,8 @@ def _new_group(s: State, c: int, room: NDArray[np.int64]) -> int:
     group[CLASS_OF] = c
     group[FIRST] = -1
     group[SIZE] = 0
-    group_free(s)[g, :] = room
+    for r in range(s.n_resources):
+        group_free(s)[g, r] = room[r]
     cell = c * s.max_cells + _cell(s, c, room)
     group[CELL] = cell
     file, listed = cells(s)[cell], cell_list(s)[c]

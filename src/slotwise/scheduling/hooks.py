@@ -17,6 +17,7 @@ from numba import types
 from numba.core.dispatcher import Dispatcher
 
 from slotwise._kernel import JIT
+from slotwise.scheduling.memory import LATE
 from slotwise.scheduling.moves import RAISED
 from slotwise.scheduling.state import DTYPE, RECORD, State
 
@@ -79,3 +80,18 @@ def as_value(hook: Hook | Dispatcher, *, compiled: bool) -> Any:
     if compiled:
         return numba.cfunc(SIGNATURE, cache=True, error_model="numpy")(hook)
     return PythonHook(hook)
+
+
+_linked: dict[Hook, tuple[Any, int]] = {}
+
+
+def late(hook: Hook) -> int:
+    """The address of a hook for `call_at`; compiled, or loaded from the cache, when it is first asked for."""
+    if hook not in _linked:
+        if JIT:
+            value = as_value(hook, compiled=True)
+            _linked[hook] = (value, value.address)
+        else:
+            LATE[len(LATE) + 1] = hook
+            _linked[hook] = (hook, len(LATE))
+    return _linked[hook][1]

@@ -13,11 +13,15 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba import carray, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from slotwise._kernel import JIT, inlined
+
+LATE: dict[int, Callable[[Any, int, int], None]] = {}
+"""Without the compiler, what `call_at` calls."""
 
 if JIT:
 
@@ -36,6 +40,18 @@ if JIT:
             return builder.cttz(arguments[0], target.get_constant(types.boolean, True))
 
         return types.int64(types.int64), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def call_at(context: Any, address: Any, s: Any, a: Any, b: Any) -> Any:
+        """Call the compiled hook at an address: code that is linked late, so that not everybody compiles it."""
+
+        def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            whole = ir.IntType(64)
+            kind = ir.FunctionType(ir.VoidType(), [arguments[1].type, whole, whole])
+            builder.call(builder.inttoptr(arguments[0], kind.as_pointer()), arguments[1:])
+            return target.get_dummy_value()
+
+        return types.void(types.int64, s, types.int64, types.int64), generate
 
     @inlined
     def int_rows(address: int, rows: int, columns: int) -> NDArray[np.int64]:
@@ -69,6 +85,10 @@ else:
         """The position of the lowest set bit of a word that is not zero."""
         word = int(word)
         return (word & -word).bit_length() - 1
+
+    def call_at(address: int, s: Any, a: int, b: int) -> None:
+        """Call the hook with this number."""
+        LATE[int(address)](s, a, b)
 
     def _maker(dtype: str) -> Callable[..., NDArray[Any]]:
         def view(address: int, *shape: int) -> NDArray[Any]:

@@ -7,7 +7,7 @@ no move for it.
 from __future__ import annotations
 
 from slotwise._kernel import inlined, kernel
-from slotwise.scheduling import firsttree, fitindex
+from slotwise.scheduling.memory import call_at
 from slotwise.scheduling.queues import leave_queue
 from slotwise.scheduling.state import (
     COUNT,
@@ -139,13 +139,11 @@ def hold_room(s: State, j: int, server: int, sign: int) -> None:
     reindex(s, server)
 
 
-@inlined
+@kernel
 def reindex(s: State, server: int) -> None:
     """Tell the indexes that the server's free room, or whether it takes jobs, has changed."""
-    if s.keeps_fit:
-        fitindex.update(s, server)
-    if s.keeps_tree:
-        firsttree.update(s, server)
+    if s.hook_reindex != 0:
+        call_at(s.hook_reindex, s, server, 0)
 
 
 @kernel

@@ -98,6 +98,9 @@ class State:
     n_scratch_ints: int
     n_params_floats: int
     n_params_ints: int
+    # hooks that are linked late: what keeps the indexes, what finds configurations without a table
+    hook_reindex: int
+    hook_solve: int
     # addresses
     at_jobs: int
     at_job_demand: int

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from slotwise.errors import InputError
 from slotwise.model import Integers
 from slotwise.packing import Solver, Space, make_solver
-from slotwise.scheduling import bitmap, chance, fitindex
+from slotwise.packing.kernels import TABLE
+from slotwise.scheduling import bitmap, chance, firsttree, fitindex
+from slotwise.scheduling.hooks import late
 from slotwise.scheduling.moves import reindex
 from slotwise.scheduling.policy import Policy
 from slotwise.scheduling.queues import LONGEST, refresh_shortest
@@ -37,8 +39,17 @@ from slotwise.scheduling.state import (
     WAITING,
     State,
 )
+from slotwise.scheduling.weights import run_solver
 
 Arrays = dict[str, NDArray[Any]]
+
+
+def refile(s: State, server: int, _: int) -> None:
+    """What `reindex` does where the policy keeps an index."""
+    if s.keeps_fit:
+        fitindex.update(s, server)
+    if s.keeps_tree:
+        firsttree.update(s, server)
 
 
 class Store:
@@ -70,6 +81,7 @@ class Store:
             setattr(s, f"keeps_{keep}", 1)
         if {"fit", "tree"} & policy.keeps:
             s.keeps_free = 1
+            s.hook_reindex = late(refile)
         s.own_queues = getattr(policy.options, "queues", "central") == "own"
         s.log_weights = getattr(policy.options, "weights", "queue") == "log"
         self._check_predicates()
@@ -256,6 +268,8 @@ class Store:
                 pieces.append(piece)
                 about[c, at + 1] = about[c, at] + len(piece)
             about[c, SOLVER] = solver.kind
+            if solver.kind != TABLE:
+                s.hook_solve = late(run_solver)
             s.n_scratch_floats = max(s.n_scratch_floats, solver.scratch_f_size)
             s.n_scratch_ints = max(s.n_scratch_ints, solver.scratch_i_size)
         self.put("classes", about)
@@ -273,7 +287,9 @@ class Store:
         return {"record": self.record.copy(), "arrays": {name: a.copy() for name, a in self.arrays.items()}}
 
     def copy_in(self, saved: Mapping[str, Any]) -> None:
-        """Take back what `copy_out` gave."""
+        """Take back what `copy_out` gave, in this process or in another one."""
+        hooks = self.state.hook_reindex, self.state.hook_solve
         self.arrays = {name: np.array(values) for name, values in saved["arrays"].items()}
         self.record[:] = saved["record"]
+        self.state.hook_reindex, self.state.hook_solve = hooks
         self.refresh_addresses()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from slotwise._kernel import inlined, kernel
 from slotwise.packing.kernels import TABLE, solve
 from slotwise.scheduling import chance
-from slotwise.scheduling.memory import floats, ints
+from slotwise.scheduling.memory import call_at, floats, ints
 from slotwise.scheduling.state import (
     CLASS,
     COUNT,
@@ -85,7 +85,8 @@ def best_weight(s: State, server: int) -> float:
     c = servers(s)[server, CLASS]
     w, about = weights_at(s, server), classes(s)[c]
     if about[SOLVER] != TABLE:
-        return _solve(s, c, w, capacity(s)[c], choice(s)[1])
+        _whole_server(s, c)
+        return _solve(s, server, 1)
     best = -1.0
     for row in range(about[TABLE_START], about[TABLE_END]):
         best = max(best, _value(s, w, row))
@@ -101,7 +102,8 @@ def best_configuration(s: State, server: int) -> float:
         return _from_table(s, c, w, server)
     chosen = choice(s)[0]
     _shuffle(s)
-    best = _solve(s, c, w, capacity(s)[c], chosen)
+    _whole_server(s, c)
+    best = _solve(s, server, 0)
     if row[COUNT] > 0 and not holds_within(s, server, chosen):
         _prefer_holding(s, server, c, w, best)
     return best
@@ -156,21 +158,38 @@ def _shuffle(s: State) -> None:
 
 
 @kernel
-def _solve(s: State, c: int, w: NDArray[np.float64], room: NDArray[np.int64], out: NDArray[np.int64]) -> float:
+def _whole_server(s: State, c: int) -> None:
+    for r in range(s.n_resources):
+        need(s)[r] = capacity(s)[c, r]
+
+
+@kernel
+def _solve(s: State, server: int, place: int) -> float:
+    """Fill choice(s)[place] with the best configuration for the room in need(s) and the server's weights."""
+    call_at(s.hook_solve, s, server, place)
+    w, chosen, total = weights_at(s, server), choice(s)[place], 0.0
+    for j in range(s.n_types):
+        total += w[j] * chosen[j]
+    return total
+
+
+def run_solver(s: State, server: int, place: int) -> None:
+    """The late part of `_solve`: the packing kernel of the server's class."""
+    c = servers(s)[server, CLASS]
     about = classes(s)[c]
     params_f = floats(s.at_params_floats, s.n_params_floats)[about[FLOATS_START] : about[FLOATS_END]]
     params_i = ints(s.at_params_ints, s.n_params_ints)[about[INTS_START] : about[INTS_END]]
-    return solve(
+    solve(
         about[SOLVER],
-        w,
+        weights_at(s, server),
         demand(s),
-        room,
+        need(s),
         order(s)[1],
         scratch_floats(s),
         ints(s.at_scratch_ints, s.n_scratch_ints),
         params_f,
         params_i,
-        out,
+        choice(s)[place],
     )
 
 
@@ -185,7 +204,7 @@ def _prefer_holding(s: State, server: int, c: int, w: NDArray[np.float64], best:
             rest[r] -= on[j] * demand(s)[j, r]
     for j in range(s.n_types):
         held += on[j] * w[j]
-    if held + _solve(s, c, w, rest, other) == best:
+    if held + _solve(s, server, 1) == best:
         for j in range(s.n_types):
             choice(s)[0, j] = on[j] + other[j]
 
@@ -194,4 +213,6 @@ def _prefer_holding(s: State, server: int, c: int, w: NDArray[np.float64], best:
 def best_filling(s: State, server: int, room: NDArray[np.int64]) -> float:
     """The max-weight filling of some room on the server, into choice(s)[0]; needs a solver that is not a table."""
     _shuffle(s)
-    return _solve(s, servers(s)[server, CLASS], weights_at(s, server), room, choice(s)[0])
+    for r in range(s.n_resources):
+        need(s)[r] = room[r]
+    return _solve(s, server, 0)

@@ -81,7 +81,8 @@ def complete(s: State, j: int, server: int) -> None:
 
 def join(s: State, server: int, _: int) -> None:
     """A new server waits to be sampled."""
-    configuration(s)[server, :] = 0
+    for j in range(s.n_types):
+        configuration(s)[server, j] = 0
     set_rate(s)
 
 

@@ -110,7 +110,7 @@ def leave(s: State, server: int, _: int) -> None:
         s.n_stalled -= 1
     bitmap.discard(s, s.n_types + row[CLASS], server)
     row[MODE] = EMPTY
-    configuration(s)[server, :] = 0
+    forget_slots(s, server)
 
 
 @kernel
@@ -164,7 +164,7 @@ def become_empty(s: State, server: int) -> None:
     else:
         _close_slots(s, server)
     row[MODE] = EMPTY
-    configuration(s)[server, :] = 0
+    forget_slots(s, server)
     bitmap.add(s, s.n_types + row[CLASS], server)
 
 
@@ -218,6 +218,13 @@ def first_empty(s: State, j: int) -> int:
             if server >= 0 and (best < 0 or server < best):
                 best = server
     return best
+
+
+@kernel
+def forget_slots(s: State, server: int) -> None:
+    """The server has no configuration."""
+    for j in range(s.n_types):
+        configuration(s)[server, j] = 0
 
 
 @kernel
