@@ -1,0 +1,334 @@
+"""The event loop: arrivals, completions, server events and the policy's clock, in order of time.
+
+One compiled function for every policy. It consumes jobs and server events in columns and comes back to Python only for more of
+them, for more room, or when it is done.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slotwise._kernel import kernel
+from slotwise.scheduling import chance, drive
+from slotwise.scheduling.queues import oldest_head
+from slotwise.scheduling.state import (
+    ABSENT,
+    CLASS,
+    COUNT,
+    DRAINING,
+    HEAD,
+    PRESENT,
+    SEQUENCE,
+    SERVER,
+    STATUS,
+    TYPE,
+    State,
+    capacity,
+    job_demand,
+    job_times,
+    jobs,
+    moved,
+    placed,
+    queue_length,
+    queues,
+    servers,
+    used,
+)
+from slotwise.simulation import heap
+from slotwise.simulation.histogram import bin_of
+from slotwise.simulation.meter import COUNT as WAITS
+from slotwise.simulation.meter import (
+    FIRST_COLUMNS,
+    LARGEST,
+    SAMPLES,
+    SQUARES,
+    SUM,
+    Meter,
+    area_capacity,
+    area_used,
+    area_used_waiting,
+    arrival,
+    capacity_now,
+    duration,
+    end,
+    heap_keys,
+    heap_values,
+    queue_area,
+    queue_seen,
+    queue_since,
+    samples,
+    slowdown_bins,
+    wait_bins,
+    wait_sums,
+)
+
+DONE, MORE_JOBS, MORE_ROOM, FAULT = 0, 1, 2, 3
+JOIN, DRAIN, FAIL = 0, 1, 2
+
+
+@kernel
+def run(
+    s: State,
+    m: Meter,
+    arrive: Any,
+    complete: Any,
+    join: Any,
+    leave: Any,
+    tick: Any,
+    time: NDArray[np.float64],
+    job_type: NDArray[np.int64],
+    service: NDArray[np.float64],
+    demands: NDArray[np.int64],
+    event_time: NDArray[np.float64],
+    event_kind: NDArray[np.int64],
+    event_server: NDArray[np.int64],
+    event_class: NDArray[np.int64],
+) -> int:
+    """Go on until something is wanted from Python; returns what."""
+    keys, values = heap_keys(m), heap_values(m)
+    while True:
+        if m.at_job == m.n_jobs:
+            return MORE_JOBS
+        if m.events == m.limit_events or m.arrivals == m.limit_jobs:
+            return DONE
+        if not m.warm and m.events >= m.warm_events and m.arrivals >= m.warm_jobs and m.now >= m.warm_time:
+            start_measuring(s, m)
+        now = time[m.at_job]
+        what = 0
+        if m.n_heap > 0 and keys[0] <= now:
+            now = keys[0]
+            what = 1
+        if m.at_event < m.n_server_events and event_time[m.at_event] < now:
+            now = event_time[m.at_event]
+            what = 2
+        if m.next_tick < now:
+            now = m.next_tick
+            what = 3
+        if not m.warm and m.warm_time > m.now and now > m.warm_time:
+            advance(s, m, m.warm_time)  # the measurement starts at this very time, between two events
+            continue
+        if now > m.limit_time:
+            advance(s, m, m.limit_time)
+            return DONE
+        if what == 0 and s.n_free_jobs == 0:
+            return MORE_ROOM
+        advance(s, m, now)
+        s.now = now
+        if what == 1:
+            i = values[0]
+            if jobs(s)[i, SERVER] < 0 or end(m)[i] != now:
+                heap.pop(keys, values, m.n_heap)  # its server failed; the job is elsewhere
+                m.n_heap -= 1
+                continue
+            server = jobs(s)[i, SERVER]
+            drive.complete(s, i, complete)
+            m.completions += 1
+            finish_heap(s, m, now)
+            if servers(s)[server, STATUS] == DRAINING and servers(s)[server, COUNT] == 0:
+                drive.remove(s, server)
+        elif what == 0:
+            i, j = s.free_job, job_type[m.at_job]
+            arrival(m)[i] = now
+            duration(m)[i] = service[m.at_job]
+            if s.actual:
+                for r in range(s.n_resources):
+                    job_demand(s)[i, r] = demands[m.at_job, r]
+            if s.keeps_lists:
+                job_times(s)[i, 0] = service[m.at_job]
+            m.at_job += 1
+            m.arrivals += 1
+            drive.submit(s, j, arrive)
+            push_placed(s, m, now, 0)
+            look_at(s, m, j, now)
+        elif what == 2:
+            server_event(
+                s,
+                m,
+                event_kind[m.at_event],
+                event_server[m.at_event],
+                event_class[m.at_event],
+                now,
+                arrive,
+                join,
+                leave,
+            )
+            m.at_event += 1
+        else:
+            m.ticks += 1
+            drive.tick(s, tick)
+            push_placed(s, m, now, 0)
+        m.events += 1
+        if s.n_placed > 0:
+            measure_placed(s, m, now)
+        if s.tick_rate > 0.0:
+            # exponential clocks forget, so the next tick may be drawn anew after every event
+            m.next_tick = now - math.log(1.0 - chance.uniform(s)) / s.tick_rate
+        if s.failed:
+            return FAULT
+
+
+@kernel
+def finish_heap(s: State, m: Meter, now: float) -> None:
+    """The first entry of the heap is over: the first new job takes its place."""
+    keys, values = heap_keys(m), heap_values(m)
+    if s.n_placed == 0:
+        heap.pop(keys, values, m.n_heap)
+        m.n_heap -= 1
+        return
+    i = placed(s)[0, 0]
+    end(m)[i] = now + duration(m)[i]
+    heap.replace_first(keys, values, m.n_heap, end(m)[i], i)
+    push_placed(s, m, now, 1)
+
+
+@kernel
+def push_placed(s: State, m: Meter, now: float, first: int) -> None:
+    """Note when the jobs that started just now will end."""
+    for n in range(first, s.n_placed):
+        i = placed(s)[n, 0]
+        end(m)[i] = now + duration(m)[i]
+        heap.push(heap_keys(m), heap_values(m), m.n_heap, end(m)[i], i)
+        m.n_heap += 1
+
+
+@kernel
+def measure_placed(s: State, m: Meter, now: float) -> None:
+    """Waits, slowdowns and overtakes of the jobs that started just now."""
+    oldest = -1
+    if s.n_waiting > 0 and not s.own_queues:
+        oldest = jobs(s)[queues(s)[oldest_head(s, 0), HEAD], SEQUENCE]
+    for n in range(s.n_placed):
+        i = placed(s)[n, 0]
+        j = jobs(s)[i, TYPE]
+        look_at(s, m, j, now)
+        if oldest >= 0 and jobs(s)[i, SEQUENCE] > oldest:
+            m.overtakes += 1
+        if not m.warm or arrival(m)[i] < m.measured_from:
+            continue
+        wait = now - arrival(m)[i]
+        sums = wait_sums(m)[j]
+        sums[WAITS] += 1.0
+        if wait > 0.0:
+            sums[SUM] += wait
+            sums[SQUARES] += wait * wait
+            sums[LARGEST] = max(sums[LARGEST], wait)
+        wait_bins(m)[j, bin_of(wait)] += 1
+        slowdown = 1.0 + wait / max(duration(m)[i], m.slowdown_floor)
+        m.slowdown_sum += slowdown
+        slowdown_bins(m)[bin_of(slowdown)] += 1
+
+
+@kernel
+def look_at(s: State, m: Meter, j: int, now: float) -> None:
+    """Q_j may have changed: add up what it was."""
+    queue_area(m)[j] += queue_seen(m)[j] * (now - queue_since(m)[j])
+    queue_since(m)[j] = now
+    queue_seen(m)[j] = queue_length(s)[j]
+
+
+@kernel
+def advance(s: State, m: Meter, now: float) -> None:
+    """Let time pass until `now`, with everything as it is."""
+    while m.next_sample <= now:
+        take_sample(s, m)
+    passed = now - m.now
+    m.area_queue += s.n_waiting * passed
+    m.area_running += s.n_running * passed
+    m.area_stalled += s.n_stalled * passed
+    for r in range(s.n_resources):
+        area_used(m)[r] += used(s)[r] * passed
+        area_capacity(m)[0, r] += capacity_now(m)[r] * passed
+    if s.n_waiting > 0:
+        m.time_waiting += passed
+        for r in range(s.n_resources):
+            area_used_waiting(m)[r] += used(s)[r] * passed
+            area_capacity(m)[1, r] += capacity_now(m)[r] * passed
+    m.now = now
+
+
+@kernel
+def take_sample(s: State, m: Meter) -> None:
+    """One row of the time series; when the buffer is full every second row goes and the step doubles."""
+    rows = samples(m)
+    if m.n_samples == SAMPLES:
+        for n in range(SAMPLES // 2):
+            for column in range(FIRST_COLUMNS + s.n_types):
+                rows[n, column] = rows[2 * n, column]
+        m.n_samples = SAMPLES // 2
+        m.sample_every *= 2.0
+        m.next_sample = rows[m.n_samples - 1, 0] + m.sample_every
+        return
+    row = rows[m.n_samples]
+    row[0], row[1], row[2], row[3] = m.next_sample, s.n_waiting, s.n_running, s.n_stalled
+    for j in range(s.n_types):
+        row[FIRST_COLUMNS + j] = queue_length(s)[j]
+    m.n_samples += 1
+    m.next_sample += m.sample_every
+
+
+@kernel
+def start_measuring(s: State, m: Meter) -> None:
+    """The warm-up is over: forget what was added up."""
+    m.warm = 1
+    m.measured_from = m.now
+    m.area_queue = m.area_running = m.area_stalled = m.time_waiting = 0.0
+    m.stalls_before = s.stalls
+    m.resets_before = s.resets
+    m.events_before = m.events
+    m.overtakes = 0
+    m.lost = 0
+    m.lost_work = 0.0
+    for r in range(s.n_resources):
+        area_used(m)[r] = area_used_waiting(m)[r] = 0.0
+        area_capacity(m)[0, r] = area_capacity(m)[1, r] = 0.0
+    for j in range(s.n_types):
+        queue_area(m)[j] = 0.0
+        queue_since(m)[j] = m.now
+        queue_seen(m)[j] = queue_length(s)[j]
+
+
+@kernel
+def server_event(
+    s: State, m: Meter, kind: int, server: int, c: int, now: float, arrive: Any, join: Any, leave: Any
+) -> None:
+    """A server joins, drains or fails; one that is not there cannot fail, one that is there cannot join."""
+    row = servers(s)[server]
+    drive.begin(s)
+    if kind == JOIN and (row[STATUS] == ABSENT or (row[STATUS] == DRAINING and row[COUNT] == 0)):
+        drive.join(s, server, c, join)
+        _add_capacity(s, m, c, 1.0)
+    elif kind == DRAIN and row[STATUS] == PRESENT:
+        drive.drain(s, server, leave, arrive)
+        _add_capacity(s, m, row[CLASS], -1.0)
+        if row[COUNT] == 0:
+            drive.remove(s, server)
+    elif kind == FAIL and row[STATUS] != ABSENT:
+        if row[STATUS] == PRESENT:
+            _add_capacity(s, m, row[CLASS], -1.0)
+        drive.fail(s, server, leave, arrive)
+        for n in range(s.n_moved):
+            i = moved(s)[n]
+            m.lost += 1
+            m.lost_work += now - (end(m)[i] - duration(m)[i])
+    for j in range(s.n_types):
+        look_at(s, m, j, now)
+    push_placed(s, m, now, 0)
+
+
+@kernel
+def _add_capacity(s: State, m: Meter, c: int, sign: float) -> None:
+    for r in range(s.n_resources):
+        capacity_now(m)[r] += sign * capacity(s)[c, r]
+
+
+@kernel
+def finish(s: State, m: Meter) -> None:
+    """Bring the sums by type up to the last moment."""
+    if not m.warm:
+        start_measuring(s, m)
+    for j in range(s.n_types):
+        look_at(s, m, j, m.now)

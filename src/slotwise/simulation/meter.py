@@ -1,0 +1,233 @@
+"""What a run measures, streamed: one record of sums and array addresses, as the scheduling state is one.
+
+Queue figures are time averages after the warm-up; waits are those of jobs that arrived after it. Nothing grows with the number
+of finished jobs: waits go into log-spaced histograms, the time series into a buffer whose step doubles when it
+is full.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from slotwise._kernel import inlined
+from slotwise.scheduling.memory import float_rows, floats, int_rows, ints
+from slotwise.simulation.histogram import BINS
+
+SAMPLES = 1024
+FIRST_COLUMNS = 4
+"""of `samples`: time, waiting, running, stalled; then the queue of each type"""
+
+
+class Meter:
+    """What the record holds."""
+
+    # the clock
+    now: float
+    next_tick: float
+    next_sample: float
+    sample_every: float
+    n_samples: int
+    # limits, -1 or infinity where there is none
+    limit_events: int
+    limit_jobs: int
+    limit_time: float
+    warm_events: int
+    warm_jobs: int
+    warm_time: float
+    # where we are in the columns of jobs and of server events
+    at_job: int
+    n_jobs: int
+    at_event: int
+    n_server_events: int
+    n_heap: int
+    # counters
+    events: int
+    arrivals: int
+    completions: int
+    ticks: int
+    lost: int  # jobs that a failing server threw back
+    # since the warm-up
+    warm: int
+    measured_from: float
+    area_queue: float
+    area_running: float
+    area_stalled: float
+    time_waiting: float  # time during which somebody waited
+    stalls_before: int
+    resets_before: int
+    events_before: int
+    overtakes: int
+    slowdown_sum: float
+    slowdown_floor: float
+    lost_work: float
+    # sizes and addresses
+    n_types: int
+    n_resources: int
+    max_jobs: int
+    at_arrival: int
+    at_duration: int
+    at_end: int
+    at_heap_keys: int
+    at_heap_values: int
+    at_area_used: int
+    at_area_used_waiting: int
+    at_area_capacity: int
+    at_capacity_now: int
+    at_queue_area: int
+    at_queue_since: int
+    at_queue_seen: int
+    at_wait_sums: int
+    at_wait_bins: int
+    at_slowdown_bins: int
+    at_samples: int
+
+
+DTYPE = np.dtype(
+    (np.record, [(name, "f8" if kind == "float" else "i8") for name, kind in Meter.__annotations__.items()])
+)
+RECORD = numba.from_dtype(DTYPE)
+
+COUNT, SUM, SQUARES, LARGEST = 0, 1, 2, 3  # columns of `wait_sums`
+
+
+@inlined
+def arrival(m: Meter) -> NDArray[np.float64]:
+    """(N,): when each job arrived."""
+    return floats(m.at_arrival, m.max_jobs)
+
+
+@inlined
+def duration(m: Meter) -> NDArray[np.float64]:
+    """(N,): how long each job runs."""
+    return floats(m.at_duration, m.max_jobs)
+
+
+@inlined
+def end(m: Meter) -> NDArray[np.float64]:
+    """(N,): when each running job ends; an entry of the heap that says otherwise is void."""
+    return floats(m.at_end, m.max_jobs)
+
+
+@inlined
+def heap_keys(m: Meter) -> NDArray[np.float64]:
+    return floats(m.at_heap_keys, m.max_jobs)
+
+
+@inlined
+def heap_values(m: Meter) -> NDArray[np.int64]:
+    return ints(m.at_heap_values, m.max_jobs)
+
+
+@inlined
+def area_used(m: Meter) -> NDArray[np.float64]:
+    """(R,): integral of what running jobs take."""
+    return floats(m.at_area_used, m.n_resources)
+
+
+@inlined
+def area_used_waiting(m: Meter) -> NDArray[np.float64]:
+    """(R,): the same, over the times when somebody waited."""
+    return floats(m.at_area_used_waiting, m.n_resources)
+
+
+@inlined
+def area_capacity(m: Meter) -> NDArray[np.float64]:
+    """(2, R): integral of the capacity of the present servers; the same while somebody waited."""
+    return float_rows(m.at_area_capacity, 2, m.n_resources)
+
+
+@inlined
+def capacity_now(m: Meter) -> NDArray[np.float64]:
+    """(R,): capacity of the present servers."""
+    return floats(m.at_capacity_now, m.n_resources)
+
+
+@inlined
+def queue_area(m: Meter) -> NDArray[np.float64]:
+    """(J,): integral of Q_j up to `queue_since`."""
+    return floats(m.at_queue_area, m.n_types)
+
+
+@inlined
+def queue_since(m: Meter) -> NDArray[np.float64]:
+    """(J,): when Q_j was last looked at."""
+    return floats(m.at_queue_since, m.n_types)
+
+
+@inlined
+def queue_seen(m: Meter) -> NDArray[np.int64]:
+    """(J,): what Q_j was then."""
+    return ints(m.at_queue_seen, m.n_types)
+
+
+@inlined
+def wait_sums(m: Meter) -> NDArray[np.float64]:
+    """(J, 4): COUNT, SUM, SQUARES, LARGEST of the waits of each type."""
+    return float_rows(m.at_wait_sums, m.n_types, 4)
+
+
+@inlined
+def wait_bins(m: Meter) -> NDArray[np.int64]:
+    """(J, BINS): histogram of the waits of each type."""
+    return int_rows(m.at_wait_bins, m.n_types, BINS)
+
+
+@inlined
+def slowdown_bins(m: Meter) -> NDArray[np.int64]:
+    """(BINS,): histogram of (wait + service) / service."""
+    return ints(m.at_slowdown_bins, BINS)
+
+
+@inlined
+def samples(m: Meter) -> NDArray[np.float64]:
+    """(SAMPLES, 4 + J)."""
+    return float_rows(m.at_samples, SAMPLES, FIRST_COLUMNS + m.n_types)
+
+
+class MeterStore:
+    """The arrays behind a meter."""
+
+    def __init__(self, n_types: int, n_resources: int, max_jobs: int) -> None:
+        self.arrays: dict[str, NDArray[Any]] = {}
+        self.record = np.zeros(1, DTYPE)
+        self.meter: Any = cast(Any, self.record[0])
+        m = self.meter
+        m.n_types, m.n_resources = n_types, n_resources
+        m.limit_events = m.limit_jobs = -1
+        m.limit_time = m.next_tick = np.inf
+        J, R = n_types, n_resources
+        self._put("area_used", np.zeros(R))
+        self._put("area_used_waiting", np.zeros(R))
+        self._put("area_capacity", np.zeros((2, R)))
+        self._put("capacity_now", np.zeros(R))
+        self._put("queue_area", np.zeros(J))
+        self._put("queue_since", np.zeros(J))
+        self._put("queue_seen", np.zeros(J, np.int64))
+        self._put("wait_sums", np.zeros((J, 4)))
+        self._put("wait_bins", np.zeros((J, BINS), np.int64))
+        self._put("slowdown_bins", np.zeros(BINS, np.int64))
+        self._put("samples", np.zeros((SAMPLES, FIRST_COLUMNS + J)))
+        self.grow(max_jobs)
+
+    def grow(self, max_jobs: int) -> None:
+        """Make room for job numbers up to max_jobs."""
+        for name, dtype in (
+            ("arrival", np.float64),
+            ("duration", np.float64),
+            ("end", np.float64),
+            ("heap_keys", np.float64),
+            ("heap_values", np.int64),
+        ):
+            new, old = np.zeros(max_jobs, dtype), self.arrays.get(name)
+            if old is not None:
+                new[: len(old)] = old
+            self._put(name, new)
+        self.meter.max_jobs = max_jobs
+
+    def _put(self, name: str, values: NDArray[Any]) -> None:
+        self.arrays[name] = values
+        setattr(self.meter, f"at_{name}", values.ctypes.data)
