@@ -1,1 +1,28 @@
-"""packing."""
+"""Packing: what fits on a server, and the configuration of (nearly) the most weight.
+
+    space = Space.additive(demand=[[4], [1]], capacity=[6])
+    solver = make_solver("auto", space)
+    configuration, weight = solver.best([3.0, 1.0])
+
+The compiled solvers, for callers that are compiled themselves, are in `slotwise.packing.kernels`.
+"""
+
+from __future__ import annotations
+
+from slotwise.packing.enumeration import Enumeration, enumerate_feasible, enumerate_maximal
+from slotwise.packing.hull import Hull, hull_vertices, thin
+from slotwise.packing.solvers import SOLVERS, Solver, make_solver
+from slotwise.packing.space import Space
+
+__all__ = [
+    "SOLVERS",
+    "Enumeration",
+    "Hull",
+    "Solver",
+    "Space",
+    "enumerate_feasible",
+    "enumerate_maximal",
+    "hull_vertices",
+    "make_solver",
+    "thin",
+]

@@ -1,0 +1,99 @@
+"""Listing configurations, as far as a budget goes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slotwise.packing.kernels.lattice import walk
+from slotwise.packing.space import Predicate, Space, broken
+
+BUDGET = 20_000_000
+"""Configurations looked at before an enumeration of additive demands stops."""
+PREDICATE_BUDGET = 300_000
+"""The same for a predicate, which is called for each of them."""
+
+
+class Enumeration(NamedTuple):
+    """Configurations in lexicographic order; all of them, or (not complete) those met before the budget ran out."""
+
+    configurations: NDArray[np.int64]
+    complete: bool
+
+
+def enumerate_maximal(space: Space, budget: int | None = None) -> Enumeration:
+    """The configurations in which no other extra job fits; they have the same convex hull, downwards, as all."""
+    return _enumerate(space, budget, maximal=True)
+
+
+def enumerate_feasible(space: Space, budget: int | None = None) -> Enumeration:
+    """Every configuration that fits, the empty one included."""
+    return _enumerate(space, budget, maximal=False)
+
+
+def _enumerate(space: Space, budget: int | None, maximal: bool) -> Enumeration:
+    if space.predicate is not None:
+        rows, complete = _climb(space.predicate, space, PREDICATE_BUDGET if budget is None else budget, maximal)
+    else:
+        rows, complete = _walk(space, BUDGET if budget is None else budget, maximal)
+    return Enumeration(np.ascontiguousarray(rows[np.lexsort(rows.T[::-1])]), complete)
+
+
+def _walk(space: Space, budget: int, maximal: bool) -> tuple[NDArray[np.int64], bool]:
+    assert space.demand is not None
+    assert space.capacity is not None
+    types = space.fitting
+    if len(types) == 0:
+        return np.zeros((1, space.n_types), np.int64), True
+    # The smallest type last: it is never stepped, so the walk is as short as it can be.
+    types = types[np.argsort(space.counts[types], kind="stable")]
+    demand = np.ascontiguousarray(space.demand[types])
+    count = np.zeros(len(types), np.int64)
+    free = np.zeros(len(space.capacity), np.int64)
+    found, complete = walk(
+        demand, space.capacity, maximal, budget, count, free, np.zeros((0, len(types)), np.int64)
+    )
+    rows = np.zeros((found, len(types)), np.int64)
+    walk(demand, space.capacity, maximal, budget, count, free, rows)
+    configurations = np.zeros((found, space.n_types), np.int64)
+    configurations[:, types] = rows
+    return configurations, complete
+
+
+def _climb(predicate: Predicate, space: Space, budget: int, maximal: bool) -> tuple[NDArray[np.int64], bool]:
+    """Upwards from the empty server, one job at a time; every neighbour is asked for, so no break goes unseen.
+
+    A predicate that accepts k and every k - e_j on the way, for all k it is asked, is monotone there.
+    """
+    start = (0,) * space.n_types
+    known = {start: True}
+    spent = 1
+
+    def accepts(k: tuple[int, ...]) -> bool:
+        nonlocal spent
+        if k not in known:
+            known[k] = bool(predicate(k))
+            spent += 1
+        return known[k]
+
+    def neighbour(k: tuple[int, ...], j: int, by: int) -> tuple[int, ...]:
+        return (*k[:j], k[j] + by, *k[j + 1 :])
+
+    found: list[tuple[int, ...]] = []
+    layer = [start]
+    while layer:
+        above: dict[tuple[int, ...], None] = {}
+        for k in layer:
+            if spent >= budget:
+                return np.array(found, np.int64).reshape(-1, space.n_types), False
+            for j in range(space.n_types):
+                if k[j] > 0 and not accepts(neighbour(k, j, -1)):
+                    raise broken(neighbour(k, j, -1), k)
+            ups = [up for up in (neighbour(k, j, 1) for j in range(space.n_types)) if accepts(up)]
+            above.update(dict.fromkeys(ups))
+            if not maximal or not ups:
+                found.append(k)
+        layer = list(above)
+    return np.array(found, np.int64).reshape(-1, space.n_types), True

@@ -1,0 +1,45 @@
+"""Max weight over a table of candidates."""
+
+from __future__ import annotations
+
+from slotwise._kernel import kernel
+from slotwise.packing.kernels.fill import F8, I8, total
+
+
+@kernel
+def table_best_weight(weights: F8, table: I8) -> float:
+    """max_k f(k, Q) over the rows of the table."""
+    best = -1.0
+    for row in range(table.shape[0]):
+        best = max(best, total(weights, table[row]))
+    return best
+
+
+@kernel
+def table_best(weights: F8, table: I8, order: I8, holding: I8) -> int:
+    """The row of max weight; among ties one that contains `holding`, then the most of the earliest type."""
+    J = table.shape[1]
+    chosen = -1
+    best = -1.0
+    best_holds = False
+    for row in range(table.shape[0]):
+        weight = total(weights, table[row])
+        if weight < best:
+            continue
+        holds = True
+        for j in range(J):
+            if table[row, j] < holding[j]:
+                holds = False
+                break
+        better = weight > best or (holds and not best_holds)
+        if not better and holds == best_holds:
+            for i in range(J):
+                more = table[row, order[i]] - table[chosen, order[i]]
+                if more != 0:
+                    better = more > 0
+                    break
+        if better:
+            chosen = row
+            best = weight
+            best_holds = holds
+    return chosen

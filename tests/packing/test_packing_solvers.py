@@ -1,0 +1,253 @@
+"""Every solver against brute force: feasible, maximal, and never below its stated r."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from slotwise._kernel import JIT
+from slotwise.errors import InputError
+from slotwise.packing import SOLVERS, Solver, Space, make_solver
+from slotwise.packing.kernels import TABLE, solve, table_best_weight
+
+INSTANCES = 240 if JIT else 24
+EXACT = ("enumerate", "hull", "dp", "auto")
+
+
+def instance(seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64], np.random.Generator]:
+    """1 to 4 resources, 1 to 5 types; some sizes zero, some types too large, some capacities odd."""
+    rng = np.random.default_rng(seed)
+    R = 1 + seed % 4
+    J = int(rng.integers(1, 6))
+    capacity = rng.integers(3, 13, R)
+    demand = rng.integers(0, 8, (J, R)) * (rng.random((J, R)) < 0.8)
+    if seed % 3 == 0:
+        capacity, demand = capacity * 6 + rng.integers(0, 6, R), demand * 6
+    demand[~demand.any(axis=1), rng.integers(R)] = 2
+    return demand.astype(np.int64), capacity.astype(np.int64), rng
+
+
+def brute_force(demand: NDArray[np.int64], capacity: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Everything that fits, by trying every combination of counts."""
+    most = []
+    for row in demand:
+        count = 0
+        while all((count + 1) * d <= c for d, c in zip(row, capacity, strict=True)):
+            count += 1
+        most.append(count)
+    every = np.array(list(itertools.product(*(range(m + 1) for m in most))), np.int64)
+    return every[(every @ demand <= capacity).all(axis=1)]
+
+
+def weights_for(rng: np.random.Generator, J: int) -> list[NDArray[np.float64]]:
+    queues = rng.integers(0, 50, J)
+    large = rng.integers(0, 2**50, J)
+    return [queues.astype(float), np.log1p(queues), (queues % 3).astype(float), np.zeros(J), large.astype(float)]
+
+
+def is_maximal(k: NDArray[np.int64], demand: NDArray[np.int64], capacity: NDArray[np.int64]) -> bool:
+    free = capacity - k @ demand
+    return not any((row <= free).all() for row in demand)
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("name", SOLVERS)
+def test_against_brute_force(name: str) -> None:
+    nonzero = 0
+    for seed in range(INSTANCES):
+        demand, capacity, rng = instance(seed)
+        solver = make_solver(name, Space.additive(demand, capacity), epsilon=(0.05, 0.2, 0.5)[seed % 3])
+        every = brute_force(demand, capacity)
+        for weights in weights_for(rng, len(demand)):
+            optimum = float((every @ weights).max())
+            order = rng.permutation(len(demand))
+            k, weight = solver.best(weights, order=order)
+            assert (k >= 0).all()
+            assert (k @ demand <= capacity).all()
+            assert weight == pytest.approx(float(k @ weights), rel=1e-14)
+            assert weight >= solver.r * optimum * (1 - 1e-12), (seed, solver.name)
+            if name in EXACT:
+                assert weight == pytest.approx(optimum, rel=1e-14), (seed, solver.name)
+            if name != "greedy":
+                assert is_maximal(k, demand, capacity), (seed, solver.name)
+            if len(every) > 1:
+                assert k.any()
+                nonzero += 1
+    assert nonzero > INSTANCES  # most instances are not about nothing
+
+
+def run(solver: Solver, weights: NDArray[np.float64], capacity: NDArray[np.int64], order: NDArray[np.int64]):
+    """The kernel as a compiled caller sees it: scratch full of rubbish, of exactly the size stated."""
+    out = np.full(len(weights), 77, np.int64)
+    scratch_f = np.full(solver.scratch_f_size, np.nan)
+    scratch_i = np.full(solver.scratch_i_size, -(2**40), np.int64)
+    args = (
+        weights,
+        solver.space.demand,
+        capacity,
+        order,
+        scratch_f,
+        scratch_i,
+        solver.params_f,
+        solver.params_i,
+        out,
+    )
+    return out, solve(solver.kind, *args)
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("name", ["dp", "greedy-fill", "approximate"])
+def test_residual_capacity(name: str) -> None:
+    for seed in range(INSTANCES):
+        demand, capacity, rng = instance(seed)
+        solver = make_solver(name, Space.additive(demand, capacity), epsilon=0.1)
+        if solver.kind == TABLE:
+            continue  # nothing fits even the empty server
+        free = rng.integers(0, capacity + 1)
+        every = brute_force(demand, free)
+        for weights in weights_for(rng, len(demand)):
+            k, weight = run(solver, weights, free, rng.permutation(len(demand)))
+            assert (k >= 0).all()
+            assert (k @ demand <= free).all()
+            assert is_maximal(k, demand, free)
+            assert weight == pytest.approx(float(k @ weights), rel=1e-14)
+            if name != "greedy-fill":
+                assert weight >= solver.r * float((every @ weights).max()) * (1 - 1e-12)
+        k, weight = run(solver, weights, np.zeros_like(capacity), np.arange(len(demand)))
+        assert not k.any()
+        assert weight == 0.0
+
+
+@pytest.mark.core
+def test_stated_guarantees() -> None:
+    space = Space.additive([[5, 2], [3, 3], [9, 9]], [8, 8])  # 1, 2 and 0 fit
+    assert make_solver("greedy", space).r == pytest.approx(1 / (2 * 2))
+    assert make_solver("greedy-fill", space).r == pytest.approx(1 / (2 * 2))
+    assert make_solver("approximate", space, epsilon=0.125).r == 0.875
+    assert [make_solver(name, space).r for name in EXACT] == [1.0] * 4
+    fixed = {name for name in SOLVERS if make_solver(name, space).fixed_set}
+    assert fixed == {"enumerate", "hull", "dp", "greedy", "auto"}
+    table = make_solver("greedy", space).table
+    assert table is not None
+    assert table.tolist() == [[1, 0, 0], [0, 2, 0]]
+    assert table_best_weight(np.array([5.0, 2.0, 99.0]), table) == 5.0
+    auto = make_solver("auto", space)
+    assert (auto.name, auto.asked) == ("hull", "auto")
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("name", SOLVERS)
+def test_ties_go_to_the_earlier_type(name: str) -> None:
+    """Three equal types and equal weights: whichever comes first in `order` takes the server."""
+    solver = make_solver(name, Space.additive([[2, 1], [2, 1], [2, 1]], [8, 9]))
+    for order in itertools.permutations(range(3)):
+        for weight in (0.0, 7.0):
+            k, _ = solver.best([weight] * 3, order=order)
+            assert k[order[0]] == 4, (order, weight)
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("name", ["enumerate", "dp"])
+def test_ties_are_broken_lexicographically(name: str) -> None:
+    """Among the best maximal configurations, the largest when read in `order`: table and recursion agree."""
+    for seed in range(INSTANCES // 2):
+        demand, capacity, rng = instance(seed)
+        every = brute_force(demand, capacity)
+        solver = make_solver(name, Space.additive(demand, capacity))
+        weights = rng.integers(0, 3, len(demand)).astype(float)
+        order = rng.permutation(len(demand))
+        best = every[every @ weights == (every @ weights).max()]
+        first = max(best.tolist(), key=lambda k: [k[j] for j in order])
+        assert solver.best(weights, order=order)[0].tolist() == first
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("name", ["enumerate", "hull", "dp", "greedy", "auto"])
+def test_ties_prefer_what_holds_the_remaining_jobs(name: str) -> None:
+    """Capacity 6, sizes 2 and 3, weights 2 and 3: (3, 0) and (0, 2) tie, and the jobs on the server decide."""
+    solver = make_solver(name, Space.additive([[2], [3]], [6]))
+    for held in ([1, 0], [3, 0], [0, 1], [0, 2]):
+        for order in ([0, 1], [1, 0]):
+            k, weight = solver.best([2.0, 3.0], order=order, holding=held)
+            assert weight == 6.0
+            assert (k >= held).all()
+    k, weight = solver.best([2.0, 4.0], holding=[1, 0])  # no tie: the best one it is
+    assert (k.tolist(), weight) == ([0, 2], 8.0)
+
+
+def test_large_servers() -> None:
+    """The approximation holds its word where the best is only known from the recursion."""
+    rng = np.random.default_rng(5)
+    for R, capacity in ((1, [4000]), (2, [150, 170])):
+        for _ in range(6):
+            space = Space.additive(rng.integers(5, 60, (6, R)), capacity)
+            exact = make_solver("dp", space)
+            for epsilon in (0.01, 0.05, 0.3):
+                near = make_solver("approximate", space, epsilon=epsilon)
+                for _ in range(4):
+                    weights = rng.integers(1, 1000, 6).astype(float)
+                    best = exact.best(weights)[1]
+                    assert near.r * best <= near.best(weights)[1] <= best
+
+
+def forty(capacity: int = 1000) -> Space:
+    return Space.additive(np.random.default_rng(3).integers(5, 50, (40, 4)), [capacity] * 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"), [("enumerate", "greedy-fill"), ("hull", "greedy-fill"), ("dp", "approximate")]
+)
+def test_what_cannot_be_had_is_refused(name: str, remedy: str) -> None:
+    with pytest.raises(InputError, match=remedy):
+        make_solver(name, forty(), budget=200_000)
+
+
+def test_auto_never_fails() -> None:
+    solver = make_solver("auto", forty())
+    assert (solver.name, solver.asked) == ("greedy-fill", "auto")
+    assert "too many to list" in solver.reason
+    k, weight = solver.best(np.arange(40.0))
+    assert solver.space.feasible(k)
+    assert weight > 0
+    # Too many configurations, but a small grid: the recursion.
+    grid = make_solver("auto", Space.additive(np.arange(1, 21)[:, None], [120]))
+    assert grid.name == "dp"
+    assert grid.r == 1.0
+
+
+def test_a_search_that_would_not_end_is_refused() -> None:
+    space = forty(200)
+    with pytest.raises(InputError, match="larger epsilon"):
+        make_solver("approximate", space, epsilon=0.001, budget=50)
+    assert make_solver("approximate", space, epsilon=0.4).r == 0.6
+
+
+@pytest.mark.core
+def test_bad_input_is_named() -> None:
+    space = Space.additive([[1]], [3])
+    with pytest.raises(InputError, match="enumerate, hull, dp, greedy, greedy-fill, approximate, auto"):
+        make_solver("best", space)
+    with pytest.raises(InputError, match="epsilon: is 0"):
+        make_solver("approximate", space, epsilon=0.0)
+    with pytest.raises(InputError, match="epsilon: of .* is too small"):
+        make_solver("approximate", space, epsilon=0.0001)
+    solver = make_solver("auto", space)
+    for weights in ([1.0, 2.0], [-1.0], [float("nan")]):
+        with pytest.raises(InputError, match="weights"):
+            solver.best(weights)
+    with pytest.raises(InputError, match="permutation"):
+        solver.best([1.0], order=[1])
+    with pytest.raises(InputError, match="holding"):
+        solver.best([1.0], holding=[4])
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("name", SOLVERS)
+def test_a_server_that_takes_nothing(name: str) -> None:
+    solver = make_solver(name, Space.additive([[4, 1], [1, 4]], [3, 3]))
+    k, weight = solver.best([1.0, 2.0])
+    assert (k.tolist(), weight) == ([0, 0], 0.0)
+    assert "no type fits" in solver.reason
