@@ -1,0 +1,77 @@
+"""Several ascending sequences become one: a loser tree over their heads.
+
+The leaves of a complete binary tree are the rows, and every inner node is a match that the earlier head wins (the
+lower-numbered row where heads are equal); a node keeps the loser, with its head. When the overall winner moves on,
+its new head meets just the losers on its path to the root: log2(rows) matches, at addresses known beforehand and
+without a branch to guess, which is twice as fast as a tree of winners.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slotwise._kernel import kernel
+
+
+@kernel
+def merge(
+    times: NDArray[np.float64],
+    values: NDArray[np.float64],
+    position: NDArray[np.int64],
+    size: NDArray[np.int64],
+    out_time: NDArray[np.float64],
+    out_row: NDArray[np.int64],
+    out_value: NDArray[np.float64],
+    filled: int,
+) -> int:
+    """Fill the out columns in order of time, from `filled` on; return how far they are filled.
+
+    Row i offers times[i, position[i]:size[i]] (ascending, inf: never) with the values beside them, and its position
+    moves on. It stops when the columns are full, a row is used up (the caller refills it and calls again), or
+    nothing is left but inf. No row may be used up at the start.
+    """
+    rows = len(position)
+    leaves = 1
+    while leaves < rows:
+        leaves *= 2
+    # Node n has the children 2n and 2n + 1, the leaves are leaves..2 leaves - 1; those beyond the rows never win.
+    head = np.full(leaves, math.inf)
+    for i in range(rows):
+        head[i] = times[i, position[i]]
+    winner = np.arange(-leaves, leaves)
+    loser = np.zeros(leaves, dtype=np.int64)
+    loser_head = np.zeros(leaves)
+    for node in range(leaves - 1, 0, -1):
+        left = winner[2 * node]
+        right = winner[2 * node + 1]
+        right_wins = head[right] < head[left]
+        winner[node] = right if right_wins else left
+        loser[node] = left if right_wins else right
+        loser_head[node] = head[loser[node]]
+    row = winner[1]
+    time = head[row]
+    while filled < len(out_time) and time < math.inf:
+        at = position[row]
+        out_time[filled] = time
+        out_row[filled] = row
+        out_value[filled] = values[row, at]
+        filled += 1
+        at += 1
+        position[row] = at
+        if at == size[row]:
+            break
+        time = times[row, at]
+        node = (leaves + row) >> 1
+        while node > 0:
+            other = loser[node]
+            other_head = loser_head[node]
+            other_wins = (other_head < time) | ((other_head == time) & (other < row))
+            loser[node] = row if other_wins else other
+            loser_head[node] = time if other_wins else other_head
+            row = other if other_wins else row
+            time = other_head if other_wins else time
+            node >>= 1
+    return filled
