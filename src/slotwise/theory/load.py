@@ -1,0 +1,72 @@
+"""The load of a scenario: rho_j = lambda_j / mu_j, the mean number of type-j jobs in service, and its place in C."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from slotwise.errors import InputError
+from slotwise.model import Cluster, JobType, Scenario, integers
+from slotwise.packing import Space
+from slotwise.theory.pricing import Vector, pricing_of
+from slotwise.theory.ray import Columns
+from slotwise.theory.region import Region, locate
+from slotwise.workloads.laws import effective_rates
+
+
+def spaces_of(cluster: Cluster, types: Sequence[JobType]) -> list[Space]:
+    """The feasible set of each server class, in the cluster's order."""
+    sizes = integers(cluster, types)
+    return [
+        Space.monotone(server.feasible, len(types))
+        if server.feasible is not None
+        else Space.additive(sizes.demand, sizes.capacity[c])
+        for c, server in enumerate(cluster.servers)
+    ]
+
+
+def columns_of(cluster: Cluster, types: Sequence[JobType]) -> Columns:
+    """The cluster as the linear program sees it: classes, how many servers each, and what they can hold."""
+    return Columns([pricing_of(space) for space in spaces_of(cluster, types)], [s.count for s in cluster.servers])
+
+
+def scaled_rates(scenario: Scenario, columns: Columns | None = None) -> Vector:
+    """lambda_j, arrivals of type j per unit time: as given, or scaled to lie on the boundary of intensity * C."""
+    rates = effective_rates(_with_types(scenario))
+    if scenario.workload.intensity is None:
+        return rates
+    relative = locate(rates * _means(scenario), columns or columns_of(scenario.cluster, scenario.types))
+    if not np.isfinite(relative.intensity):
+        j = int(np.argmax(relative.prices))
+        raise InputError(
+            "fits no server that is there, so no rate can be carried",
+            where=f"types[{j}] ({scenario.types[j].name})",
+            remedy="add servers that can hold it, or give it rate 0",
+        )
+    return rates * (scenario.workload.intensity / relative.intensity)
+
+
+def load_of(scenario: Scenario, columns: Columns | None = None) -> Vector:
+    """rho_j = lambda_j / mu_j, after any scaling to an intensity."""
+    return scaled_rates(scenario, columns) * _means(scenario)
+
+
+def region_of(scenario: Scenario) -> Region:
+    """Where the scenario's load lies in the capacity region of its cluster."""
+    columns = columns_of(_with_types(scenario).cluster, scenario.types)
+    return locate(load_of(scenario, columns), columns)
+
+
+def _means(scenario: Scenario) -> Vector:
+    return np.array([job_type.mean_service for job_type in scenario.types])
+
+
+def _with_types(scenario: Scenario) -> Scenario:
+    if not scenario.types:
+        raise InputError(
+            "a trace has no rates to take its load from",
+            where="workload.trace",
+            remedy="give job types with rates, or measure the load of the trace first",
+        )
+    return scenario

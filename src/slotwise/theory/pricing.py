@@ -1,0 +1,122 @@
+"""What one server class can hold at given prices: h(w) = max {w.k : k fits}, the support function of its hull.
+
+Everything that theory asks of a server class is asked through h. A `Pricing` answers with a configuration, its
+value w.k <= h(w), and a limit >= h(w) that is proven; where the two agree the answer is exact. Where they do not (a
+search that ran out of its budget), results that rest on it carry a lower and an upper limit instead of one number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+
+from slotwise.packing import Space, enumerate_maximal
+from slotwise.theory.search import search
+
+Vector = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+LISTED = 200_000
+"""Configurations looked at before listing them all gives way to a search."""
+EFFORT = 20_000_000
+"""Nodes that one search may visit, about two seconds."""
+DEPTH = 100_000
+"""Jobs on one server beyond which a search does not go."""
+ROUNDING = 1e-11
+
+
+class Priced(NamedTuple):
+    """One answer: value = w.configuration <= h(w) <= limit."""
+
+    configuration: Counts
+    value: float
+    limit: float
+
+
+class Pricing(Protocol):
+    """h(w) of one server class."""
+
+    @property
+    def space(self) -> Space:
+        """The feasible set it prices."""
+        ...
+
+    def best(self, prices: Vector, effort: int = EFFORT) -> Priced:
+        """The most valuable configuration at prices w >= 0, with the limit that `effort` buys."""
+        ...
+
+
+class Listed:
+    """All (maximal) configurations in a table; exact, unless the table is known to be a part only."""
+
+    def __init__(self, space: Space, table: Counts, complete: bool = True) -> None:
+        self.space = space
+        self.table = table
+        self.complete = complete
+        self._values = table.astype(np.float64)
+
+    def best(self, prices: Vector, effort: int = EFFORT) -> Priced:
+        """The best row; of an incomplete table the limit is what each type could fill alone, added up."""
+        values = self._values @ prices
+        row = int(np.argmax(values))
+        value = float(values[row])
+        limit = value if self.complete else max(value, float(prices @ self.space.counts))
+        return Priced(self.table[row], value, limit)
+
+
+class Searched:
+    """Branch and bound on additive demands (`search`): exact if it ends within its nodes.
+
+    If it does not, the limit is the linear relaxation's: for any y >= 0, w.k <= (y.c) max_j w_j / (y.d_j).
+    """
+
+    def __init__(self, space: Space) -> None:
+        assert space.demand is not None
+        assert space.capacity is not None
+        self.space = space
+        self._room = np.flatnonzero(space.capacity > 0)
+        """resources of which there is some; a type that fits asks nothing of the others"""
+        self._capacity = space.capacity[self._room]
+        self._demand = space.demand[:, self._room]
+
+    def best(self, prices: Vector, effort: int = EFFORT) -> Priced:
+        """Search from scratch at these prices, through at most `effort` nodes."""
+        out = np.zeros(len(prices), np.int64)
+        types = np.flatnonzero((prices > 0) & (self.space.counts > 0))
+        if len(types) == 0:
+            return Priced(out, 0.0, 0.0)
+        y = self._duals(prices[types], self._demand[types])
+        density = prices[types] / (self._demand[types] @ y)
+        order = types[np.argsort(-density, kind="stable")]
+        multipliers = np.vstack([y, np.eye(len(y))])
+        depth = min(DEPTH, int(self._capacity.sum() // self._demand[types].sum(axis=1).min()))
+        found = np.zeros(len(order), np.int64)
+        ended = search(prices[order], self._demand[order], self._capacity, multipliers, effort, depth, found)
+        out[order] = found
+        value = float(prices @ out)
+        relaxed = float(self._capacity @ y) * float(density.max()) * (1 + ROUNDING)
+        return Priced(out, value, min(relaxed, value * (1 + ROUNDING)) if ended else relaxed)
+
+    def _duals(self, prices: Vector, demand: Counts) -> Vector:
+        """Resource prices y > 0: the dual of the linear relaxation, with no resource quite free."""
+        sizes = demand / self._capacity
+        dual = linprog(np.ones(sizes.shape[1]), A_ub=-sizes, b_ub=-prices / prices.max(), method="highs")
+        y = np.maximum(dual.x, 1e-9 * float(np.max(dual.x)))
+        return np.asarray(y / self._capacity * prices.max(), dtype=np.float64)
+
+
+def pricing_of(space: Space) -> Pricing:
+    """The best pricing there is for the space: a full table where it is short, else a search."""
+    listed = enumerate_maximal(space, None if space.predicate is not None else LISTED)
+    if listed.complete or space.predicate is not None:
+        return Listed(space, listed.configurations, listed.complete)
+    return Searched(space)
+
+
+def total_value(pricings: Sequence[Pricing], counts: Sequence[int], prices: Vector) -> float:
+    """A proven limit on W(w) = sum_l max_k w.k, over all servers."""
+    return sum(count * pricing.best(prices).limit for pricing, count in zip(pricings, counts, strict=True) if count)

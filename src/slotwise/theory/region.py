@@ -1,0 +1,101 @@
+"""The capacity region and the traffic intensity of a load.
+
+A load rho (mean jobs in service, by type) is supportable iff it lies inside C = sum over servers of Conv(K). Its
+intensity is the least zeta with rho in zeta C: below 1 some policy keeps the queues bounded, above 1 none does.
+1 / zeta is how far the ray from 0 through rho stays inside, so the mix and the prices at its end are the two proofs:
+
+- the witness: shares of the servers of each class that hold each configuration; together they carry rho / zeta;
+- the prices w, scaled to W(w) = sum over servers of max_k w.k = 1: w_j is the share of the whole cluster that one
+  type-j job takes at the bottleneck, w.rho = zeta, and when zeta > 1 they separate rho from C.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from slotwise.errors import InputError
+from slotwise.packing import Space
+from slotwise.theory.pricing import Counts, Vector, pricing_of
+from slotwise.theory.ray import CLOSE, Columns, shoot
+
+
+@dataclass(frozen=True)
+class Mix:
+    """How the servers of one class are shared between configurations."""
+
+    configurations: Counts
+    """one per row"""
+    shares: Vector
+    """of the servers of the class; they add up to 1"""
+
+
+@dataclass(frozen=True)
+class Region:
+    """Where a load lies in the capacity region."""
+
+    rho: Vector
+    intensity: float
+    """an upper limit on zeta: the witness carries rho / intensity"""
+    lower: float
+    """a lower limit on zeta: prices.rho, with W(prices) <= 1"""
+    prices: Vector
+    witness: tuple[Mix, ...]
+    """one for each server class"""
+    columns: Columns
+    """what was learnt of the cluster on the way"""
+
+    @property
+    def exact(self) -> bool:
+        """Whether the two limits are one, to rounding."""
+        return self.intensity == np.inf == self.lower or self.intensity - self.lower <= 1e-9 * self.intensity
+
+    @property
+    def supportable(self) -> bool | None:
+        """Inside the region (True), outside or on its boundary (False), or not known from the limits (None)."""
+        if self.intensity < 1 - 1e-9:
+            return True
+        return False if self.lower >= 1 - 1e-9 else None
+
+    @property
+    def headroom(self) -> float:
+        """How much the whole mix can grow, relative: 1 / zeta - 1 (negative: how much it must shrink)."""
+        return 1 / self.intensity - 1 if self.intensity > 0 else np.inf
+
+
+def intensity(rho: Sequence[float] | Vector, spaces: Sequence[Space], counts: Sequence[int]) -> Region:
+    """The least zeta with rho in zeta C, for `counts[c]` servers with feasible set `spaces[c]`."""
+    return locate(np.asarray(rho, dtype=np.float64), Columns([pricing_of(space) for space in spaces], counts))
+
+
+def locate(rho: Vector, columns: Columns, close: float = CLOSE) -> Region:
+    """`intensity`, for a cluster of which some configurations are known already."""
+    if rho.shape != (columns.n_types,) or not np.isfinite(rho).all() or (rho < 0).any():
+        raise InputError(
+            f"is {rho.tolist()}", where="load", remedy=f"give {columns.n_types} finite numbers, each 0 or more"
+        )
+    if not rho.any():
+        nothing = Mix(np.zeros((0, len(rho)), np.int64), np.zeros(0))
+        return Region(rho, 0.0, 0.0, np.zeros_like(rho), (nothing,) * len(columns.counts), columns)
+    ray = shoot(columns, np.zeros_like(rho), rho, close)
+    if ray.limit == 0:  # some type fits nowhere: its price alone separates, whatever the others cost
+        return Region(rho, np.inf, np.inf, ray.prices, (), columns)
+    return Region(
+        rho=rho,
+        intensity=1 / ray.step,
+        lower=1 / ray.limit,
+        prices=ray.prices / ray.limit,
+        witness=tuple(Mix(rows, shares) for rows, shares in ray.shares),
+        columns=columns,
+    )
+
+
+def headroom_by_type(region: Region, types: Sequence[int] | None = None) -> dict[int, float]:
+    """How much more load of type j alone fits beside rho: max {t : rho + t e_j in C} (0 outside the region)."""
+    wanted = range(len(region.rho)) if types is None else types
+    if region.lower > 1:
+        return {j: 0.0 for j in wanted}
+    base = region.rho / max(1.0, region.intensity)  # on the boundary rounding may have put it outside
+    return {j: shoot(region.columns, base, np.eye(len(base))[j], 1e-6).step for j in wanted}
