@@ -120,10 +120,6 @@ def run(
         s.now = now
         if what == 1:
             i = values[0]
-            if jobs(s)[i, SERVER] < 0 or end(m)[i] != now:
-                heap.pop(keys, values, m.n_heap)  # its server failed; the job is elsewhere
-                m.n_heap -= 1
-                continue
             server = jobs(s)[i, SERVER]
             drive.complete(s, i, complete)
             m.completions += 1
@@ -314,9 +310,23 @@ def server_event(
             i = moved(s)[n]
             m.lost += 1
             m.lost_work += now - (end(m)[i] - duration(m)[i])
+            end(m)[i] = -1.0
+        drop_lost(m)
     for j in range(s.n_types):
         look_at(s, m, j, now)
     push_placed(s, m, now, 0)
+
+
+@kernel
+def drop_lost(m: Meter) -> None:
+    """Take the ends of lost jobs out of the heap: those that `end` no longer agrees with."""
+    keys, values, n = heap_keys(m), heap_values(m), m.n_heap
+    m.n_heap = 0
+    for at in range(n):
+        key, i = keys[at], values[at]
+        if end(m)[i] == key:
+            heap.push(keys, values, m.n_heap, key, i)  # never beyond `at`, so nothing is overwritten unread
+            m.n_heap += 1
 
 
 @kernel

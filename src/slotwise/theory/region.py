@@ -96,6 +96,6 @@ def headroom_by_type(region: Region, types: Sequence[int] | None = None) -> dict
     """How much more load of type j alone fits beside rho: max {t : rho + t e_j in C} (0 outside the region)."""
     wanted = range(len(region.rho)) if types is None else types
     if region.lower > 1:
-        return {j: 0.0 for j in wanted}
+        return dict.fromkeys(wanted, 0.0)
     base = region.rho / max(1.0, region.intensity)  # on the boundary rounding may have put it outside
     return {j: shoot(region.columns, base, np.eye(len(base))[j], 1e-6).step for j in wanted}

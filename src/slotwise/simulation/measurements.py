@@ -1,0 +1,139 @@
+"""What one replication measured, as plain numbers that can be sent between threads, processes and machines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slotwise.scheduling.store import Store
+from slotwise.simulation.histogram import EDGES, quantiles
+from slotwise.simulation.meter import COUNT, FIRST_COLUMNS, LARGEST, SUM, MeterStore
+
+PROBABILITIES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+
+
+@dataclass(frozen=True, eq=False)
+class Measurements:
+    """One replication after its warm-up; times in the scenario's unit."""
+
+    policy: str
+    replication: int
+    events: int
+    arrivals: int
+    completions: int
+    ticks: int
+    seconds: float
+    """time the run took on this machine; the only figure that differs between runs with one seed"""
+    measured: float
+    """how long the measured part was, in simulated time"""
+    mean_queue: float
+    mean_queue_by_type: NDArray[np.float64]
+    in_service: float
+    utilisation: NDArray[np.float64]
+    idle_while_waiting: NDArray[np.float64]
+    """fragmentation: share of each resource that was free while somebody waited; nan where nobody did"""
+    stalled_fraction: float
+    stalls: int
+    resets: int
+    overtakes: int
+    lost_jobs: int
+    lost_work: float
+    wait_sums: NDArray[np.float64]
+    wait_bins: NDArray[np.int64]
+    slowdown_mean: float
+    slowdown_bins: NDArray[np.int64]
+    final_queue: NDArray[np.int64]
+    series: NDArray[np.float64]
+    """rows of time, waiting, running, stalled, then the queue of each type, from time 0"""
+    solver: str
+    """which packing solver the policy used, in words; empty where it uses none"""
+
+    @property
+    def mean_wait(self) -> float:
+        """Over all jobs that arrived after the warm-up and started."""
+        return mean_of(self.wait_sums.sum(axis=0))
+
+    @property
+    def queue_series(self) -> NDArray[np.float64]:
+        """The total queue at equally spaced times."""
+        return self.series[:, 1]
+
+    def same_as(self, other: Measurements) -> bool:
+        """Whether every figure but the time it took is equal to the last bit."""
+        for name, mine in vars(self).items():
+            theirs = getattr(other, name)
+            if name == "seconds":
+                continue
+            if isinstance(mine, np.ndarray):
+                if not np.array_equal(mine, theirs, equal_nan=mine.dtype.kind == "f"):
+                    return False
+            elif mine != theirs and not (mine != mine and theirs != theirs):
+                return False
+        return True
+
+
+def mean_of(sums: NDArray[np.float64]) -> float:
+    """The mean wait from a row of `wait_sums`; nan where nobody started."""
+    return float(sums[SUM] / sums[COUNT]) if sums[COUNT] else float("nan")
+
+
+def wait_figures(sums: NDArray[np.float64], bins: NDArray[np.int64]) -> dict[str, float | None]:
+    """mean, p50, p95, p99 and max from sums (rows may be added up) and histograms."""
+    largest = float(sums[LARGEST])
+    values = quantiles(bins, EDGES, list(PROBABILITIES.values()), largest=largest)
+    mean = mean_of(sums)
+    figures: dict[str, float | None] = {"mean": None if np.isnan(mean) else mean}
+    figures |= dict(zip(PROBABILITIES, values, strict=True))
+    figures["max"] = largest if sums[COUNT] else None
+    return figures
+
+
+def add_up(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rows of `wait_sums` as one: counts and sums add, the largest stays the largest."""
+    total = sums.sum(axis=0)
+    total[LARGEST] = sums[:, LARGEST].max()
+    return np.asarray(total)
+
+
+def read(store: Store, meters: MeterStore, policy: str, replication: int, seconds: float) -> Measurements:
+    """The figures of a finished run."""
+    s: Any = store.state
+    m, a = meters.meter, meters.arrays
+    measured = float(m.now - m.measured_from)
+    share = 1.0 / measured if measured > 0 else float("nan")
+    capacity = a["area_capacity"]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        used = np.where(capacity[0] > 0, a["area_used"] / capacity[0], 0.0)
+        idle = 1.0 - np.where(capacity[1] > 0, a["area_used_waiting"] / capacity[1], np.nan)
+    started = a["wait_sums"][:, COUNT].sum()
+    return Measurements(
+        policy=policy,
+        replication=replication,
+        events=int(m.events),
+        arrivals=int(m.arrivals),
+        completions=int(m.completions),
+        ticks=int(m.ticks),
+        seconds=seconds,
+        measured=measured,
+        mean_queue=float(m.area_queue * share),
+        mean_queue_by_type=a["queue_area"] * share,
+        in_service=float(m.area_running * share),
+        utilisation=used,
+        idle_while_waiting=idle,
+        stalled_fraction=float(m.area_stalled * share / s.n_servers) if s.n_servers else 0.0,
+        stalls=int(s.stalls - m.stalls_before),
+        resets=int(s.resets - m.resets_before),
+        overtakes=int(m.overtakes),
+        lost_jobs=int(m.lost),
+        lost_work=float(m.lost_work),
+        wait_sums=a["wait_sums"].copy(),
+        wait_bins=a["wait_bins"].copy(),
+        slowdown_mean=float(m.slowdown_sum / started) if started else float("nan"),
+        slowdown_bins=a["slowdown_bins"].copy(),
+        final_queue=store.arrays["queue_length"].copy(),
+        series=a["samples"][: int(m.n_samples), : FIRST_COLUMNS + int(s.n_types)].copy(),
+        solver=store.solvers[0].reason if store.solvers else "",
+    )

@@ -1,0 +1,217 @@
+"""One replication: a store, a source of jobs, the loop, and what was measured."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.random import SeedSequence
+from numpy.typing import NDArray
+
+from slotwise.model import Scenario
+from slotwise.scheduling import drive
+from slotwise.scheduling.policies import make_policy
+from slotwise.scheduling.policy import Policy
+from slotwise.scheduling.scheduler import raise_fault, spaces_of
+from slotwise.scheduling.store import Store
+from slotwise.simulation import loop
+from slotwise.simulation.measurements import Measurements, read
+from slotwise.simulation.meter import MeterStore
+from slotwise.simulation.serverevents import Columns, ServerEvents
+from slotwise.simulation.statistics import mser5
+from slotwise.workloads.jobs import Jobs
+from slotwise.workloads.laws import child
+from slotwise.workloads.source import Chunk
+
+CHUNK = 16_384
+FIRST_CHUNK = 1_024
+DEFAULT_EVENTS = 200_000
+WORKLOAD, POLICY, SERVERS = 0, 1, 2  # which child of a replication's seed is for what
+
+Progress = Callable[[float], None]
+
+
+class StoppedError(Exception):
+    """The run was told to stop."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One replication of one policy on one scenario."""
+
+    scenario: Scenario
+    jobs: Jobs
+    policy: str | type[Policy]
+    options: dict[str, Any] = field(default_factory=dict)
+    replication: int = 0
+    warmup: float | None = None
+    """found by an earlier pass, where the scenario says "auto" """
+
+    def make_policy(self) -> Policy:
+        """The policy with its options."""
+        return (
+            make_policy(self.policy, **self.options)
+            if isinstance(self.policy, str)
+            else self.policy(**self.options)
+        )
+
+
+def replicate(
+    task: Task, progress: Progress | None = None, stopped: Callable[[], bool] | None = None
+) -> Measurements:
+    """Run it. With warm-up "auto" it is run twice: once to find where MSER-5 cuts, then with that cut."""
+    if task.scenario.run.warmup == "auto" and task.warmup is None:
+        pilot = _run(replace(task, warmup=0.0), None, stopped)
+        series = pilot.queue_series
+        task = replace(task, warmup=mser5(series) / max(1, len(series)))
+    return _run(task, progress, stopped)
+
+
+def _run(task: Task, progress: Progress | None, stopped: Callable[[], bool] | None) -> Measurements:
+    scenario, jobs = task.scenario, task.jobs
+    seed = child(SeedSequence(scenario.run.seed), task.replication)
+    policy = task.make_policy()
+    timeline = ServerEvents(scenario.cluster, child(seed, SERVERS))
+    expected = int(1.3 * jobs.mean_in_service) + 1024
+    store = Store(
+        jobs.sizes,
+        policy,
+        max_servers=max(1, timeline.max_servers),
+        spaces=spaces_of(scenario.cluster.servers, jobs.sizes.demand, jobs.sizes.capacity),
+        seed=child(seed, POLICY),
+        mean_service=jobs.mean_service,
+        max_jobs=expected,
+    )
+    state: Any = store.state
+    meters = MeterStore(state.n_types, state.n_resources, expected)
+    hooks = policy.hooks()
+    limits = _Limits.of(scenario, jobs, task.warmup)
+    limits.write(meters.meter, jobs)
+    for number, c in enumerate(timeline.initial):
+        drive.join(state, number, c, hooks.join)
+        meters.arrays["capacity_now"] += jobs.sizes.capacity[c]
+    if state.tick_rate > 0:
+        meters.meter.next_tick = 0.0  # redrawn after the first event
+    source = jobs.open(child(seed, WORKLOAD))
+    begun = time.perf_counter()
+    _drive(task, store, meters, hooks, source, timeline, limits, progress, stopped)
+    loop.finish(state, meters.meter)
+    name = policy.name or type(policy).__name__
+    return read(store, meters, name, task.replication, time.perf_counter() - begun)
+
+
+def _drive(
+    task: Task,
+    store: Store,
+    meters: MeterStore,
+    hooks: Any,
+    source: Any,
+    timeline: ServerEvents,
+    limits: _Limits,
+    progress: Progress | None,
+    stopped: Callable[[], bool] | None,
+) -> None:
+    state: Any = store.state
+    meter: Any = meters.meter
+    chunk, events, wanted = _Empty, _NoEvents, FIRST_CHUNK
+    while True:
+        what = loop.run(
+            state,
+            meter,
+            hooks.arrive,
+            hooks.complete,
+            hooks.join,
+            hooks.leave,
+            hooks.tick,
+            chunk.time,
+            chunk.job_type,
+            chunk.duration,
+            _demands(chunk, store),
+            events.time,
+            events.kind,
+            events.server,
+            events.server_class,
+        )
+        if what == loop.DONE:
+            return
+        if what == loop.FAULT:
+            raise_fault(store.policy, hooks, state.failed)
+        elif what == loop.MORE_ROOM:
+            store.grow_jobs(2 * state.max_jobs)
+            meters.grow(state.max_jobs)
+        else:
+            if stopped is not None and stopped():
+                raise StoppedError
+            chunk = source.next(wanted)
+            wanted = CHUNK
+            if len(chunk) == 0:
+                return
+            left = events.time[meter.at_event :]
+            fresh = timeline.until(float(chunk.time[-1]))
+            events = Columns(
+                np.concatenate([left, fresh.time]),
+                *(
+                    np.concatenate([old[meter.at_event :], new])
+                    for old, new in zip(events[1:], fresh[1:], strict=True)
+                ),
+            )
+            meter.at_event, meter.n_server_events = 0, len(events.time)
+            meter.at_job, meter.n_jobs = 0, len(chunk)
+            if progress is not None:
+                progress(limits.done(meter, float(chunk.time[0])))
+
+
+_Empty = Chunk(np.zeros(0), np.zeros(0, np.int64), np.zeros(0), None)
+_NoEvents = Columns(np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+def _demands(chunk: Chunk, store: Store) -> NDArray[np.int64]:
+    """What each job really asks for: its own demand, or its type's."""
+    if not store.state.actual:
+        return np.zeros((1, store.state.n_resources), np.int64)
+    if chunk.demand is not None:
+        return chunk.demand
+    return store.sizes.demand[chunk.job_type]
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """How long the run is, in one of three measures, and how much of it is warm-up."""
+
+    events: int | None
+    jobs: int | None
+    until: float | None
+    warmup: float
+
+    @classmethod
+    def of(cls, scenario: Scenario, jobs: Jobs, warmup: float | None) -> _Limits:
+        run = scenario.run
+        share = warmup if warmup is not None else float(run.warmup) if run.warmup != "auto" else 0.0
+        events, n_jobs = run.events, run.jobs
+        if events is None and n_jobs is None and run.until is None:
+            if jobs.count is None:
+                events = DEFAULT_EVENTS
+            else:
+                n_jobs = jobs.count
+        return cls(events, n_jobs, run.until, share)
+
+    def write(self, meter: Any, jobs: Jobs) -> None:
+        if self.events is not None:
+            meter.limit_events, meter.warm_events = self.events, int(self.warmup * self.events)
+        elif self.jobs is not None:
+            meter.limit_jobs, meter.warm_jobs = self.jobs, int(self.warmup * self.jobs)
+        elif self.until is not None:
+            meter.limit_time, meter.warm_time = self.until, self.warmup * self.until
+        meter.sample_every = 1.0 / max(jobs.rate, 1e-300)
+        meter.slowdown_floor = 0.01 * jobs.typical_service
+
+    def done(self, meter: Any, now: float) -> float:
+        """The share of the run that is done."""
+        if self.events is not None:
+            return float(meter.events / self.events)
+        if self.jobs is not None:
+            return float(meter.arrivals / self.jobs)
+        return now / self.until if self.until else 0.0
