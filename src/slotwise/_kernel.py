@@ -29,11 +29,6 @@ def kernel(function: F) -> F:
     return cast(F, numba.njit(function, cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True))
 
 
-def inlined(function: F) -> F:
-    """A kernel small enough that callers should swallow it whole."""
-    return cast(F, numba.njit(function, cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True))
-
-
 def _drop_stale_cache() -> None:
     stamp = hashlib.sha256(importlib.metadata.version("numba").encode())
     for source in sorted(_PACKAGE.rglob("*.py")):

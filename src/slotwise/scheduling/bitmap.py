@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from slotwise._kernel import inlined, kernel
+from slotwise._kernel import kernel
 from slotwise.scheduling.memory import int_rows, trailing_zeros
 from slotwise.scheduling.state import State
 
@@ -22,7 +22,7 @@ def words(n_servers: int) -> tuple[int, int, int]:
     return level_0, level_1, (level_1 + 31) // 32
 
 
-@inlined
+@kernel
 def bits(s: State) -> NDArray[np.int64]:
     """(J + C, words of all levels)."""
     return int_rows(s.at_bits, s.n_types + s.n_classes, s.n_words)

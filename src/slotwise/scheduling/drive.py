@@ -19,7 +19,6 @@ from slotwise.scheduling.state import (
     HEAD,
     MODE,
     PRESENT,
-    SEQUENCE,
     SERVER,
     STATUS,
     TYPE,
@@ -31,6 +30,7 @@ from slotwise.scheduling.state import (
     moved,
     queues,
     running,
+    sequence,
     servers,
 )
 
@@ -117,7 +117,7 @@ def fail(s: State, server: int, leave: Any, arrive: Any) -> None:
     # the youngest first, so that the oldest ends up in front
     for a in range(1, s.n_moved):
         i, b = lost[a], a
-        while b > 0 and rows[lost[b - 1], SEQUENCE] < rows[i, SEQUENCE]:
+        while b > 0 and sequence(s)[lost[b - 1]] < sequence(s)[i]:
             lost[b] = lost[b - 1]
             b -= 1
         lost[b] = i

@@ -20,7 +20,6 @@ from slotwise.scheduling.state import (
     MODE,
     PRESENT,
     PREVIOUS,
-    SEQUENCE,
     SERVER,
     STALLED,
     STATUS,
@@ -66,14 +65,14 @@ def explain_server(view: View, name: Hashable, server: int) -> Explanation:
     """What the server does, and why."""
     store: Any = view.store
     row = store.arrays["servers"][server]
-    holding = _counts(view, store.arrays["running"][server])
+    holding = _counts(view, store.running[server])
     if row[STATUS] == DRAINING:
         because = Because(Reason.DRAINING, {"holding": holding}) if row[COUNT] else Because(Reason.DRAINED)
     elif row[MODE] == STALLED:
         weight, share, best = (float(x) for x in store.arrays["stall_reason"][server])
         because = Because(Reason.STALLED, {"weight": weight, "beta": share, "best": best, "holding": holding})
     elif row[MODE] == ACTIVE and store.solvers:
-        slots = _counts(view, store.arrays["configuration"][server])
+        slots = _counts(view, store.configuration[server])
         figures = {"configuration": slots, "holding": holding, "beta": float(beta(store.state))}
         figures |= {
             "weight": float(weight_of(store.state, server)),
@@ -100,7 +99,7 @@ def _why_not_started(view: View, i: int, j: int, demand: NDArray[np.int64], pres
     if policy.holds_tokens:
         return Because(Reason.NOT_SAMPLED, {"rate": float(state.tick_rate)})
     if store.solvers and not state.keeps_free:
-        taken = int(store.arrays["configuration"][present, j].sum())
+        taken = int(store.configuration[present, j].sum())
         return Because(
             Reason.NO_SLOT, {"taken": taken, "stalled": int(state.n_stalled), "servers": int(state.n_servers)}
         )
@@ -114,9 +113,8 @@ def _why_not_started(view: View, i: int, j: int, demand: NDArray[np.int64], pres
 
 
 def _first_in_line(view: View) -> int:
-    jobs = view.store.arrays["jobs"]
-    waiting = np.flatnonzero(jobs[:, SERVER] == WAITING)
-    return int(waiting[np.argmin(jobs[waiting, SEQUENCE])])
+    waiting = np.flatnonzero(view.store.arrays["jobs"][:, SERVER] == WAITING)
+    return int(waiting[np.argmin(view.store.arrays["sequence"][waiting])])
 
 
 def _nearest(store: Any, demand: NDArray[np.int64], present: NDArray[np.bool_]) -> int:

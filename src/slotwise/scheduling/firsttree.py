@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from slotwise._kernel import inlined, kernel
+from slotwise._kernel import kernel
 from slotwise.scheduling.memory import int_rows
 from slotwise.scheduling.state import PRESENT, STATUS, State, free, servers
 
@@ -18,7 +18,7 @@ CLOSED = -1
 """Room of a server that takes no jobs: less than any demand."""
 
 
-@inlined
+@kernel
 def tree(s: State) -> NDArray[np.int64]:
     """(2 leaves, R)."""
     return int_rows(s.at_tree, 2 * s.n_tree, s.n_resources)
@@ -44,7 +44,7 @@ def update(s: State, server: int) -> None:
             return
 
 
-@inlined
+@kernel
 def _covers(nodes: NDArray[np.int64], node: int, need: NDArray[np.int64]) -> bool:
     for r in range(need.shape[0]):
         if nodes[node, r] < need[r]:

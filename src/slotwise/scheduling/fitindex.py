@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from slotwise._kernel import inlined, kernel
+from slotwise._kernel import kernel
 from slotwise.scheduling.memory import float_rows, int_rows, ints
 from slotwise.scheduling.state import (
     CLASS,
@@ -45,37 +45,37 @@ def cells_per_class(n_resources: int) -> int:
     return int(axis_cells(n_resources) ** min(n_resources, MAX_AXES))
 
 
-@inlined
+@kernel
 def groups(s: State) -> NDArray[np.int64]:
     """(S + 1, 8); row S heads the chain of unused groups."""
     return int_rows(s.at_groups, s.max_servers + 1, GROUP_COLUMNS)
 
 
-@inlined
+@kernel
 def group_free(s: State) -> NDArray[np.int64]:
     """(S, R): the free vector of each group."""
     return int_rows(s.at_group_free, s.max_servers, s.n_resources)
 
 
-@inlined
+@kernel
 def cells(s: State) -> NDArray[np.int64]:
     """(C cells, 2): the first group of each cell, and its place in the list of cells that are not empty."""
     return int_rows(s.at_cells, s.n_classes * s.max_cells, 2)
 
 
-@inlined
+@kernel
 def cell_list(s: State) -> NDArray[np.int64]:
     """(C, cells + 1): for each class how many cells are not empty, then those."""
     return int_rows(s.at_cell_list, s.n_classes, s.max_cells + 1)
 
 
-@inlined
+@kernel
 def hashed(s: State) -> NDArray[np.int64]:
     """Open-addressing table of group numbers, -1 where empty; its length is a power of two."""
     return ints(s.at_hash, s.n_slots_hash)
 
 
-@inlined
+@kernel
 def score(s: State) -> NDArray[np.float64]:
     """(C, R + 1): for each class the coefficients a_r of the score to be minimised, and b."""
     return float_rows(s.at_score, s.n_classes, s.n_resources + 1)
@@ -116,7 +116,7 @@ def _home(s: State, c: int, room: NDArray[np.int64]) -> int:
     return h & (s.n_slots_hash - 1)
 
 
-@inlined
+@kernel
 def _same(s: State, g: int, c: int, room: NDArray[np.int64]) -> bool:
     if groups(s)[g, CLASS_OF] != c:
         return False

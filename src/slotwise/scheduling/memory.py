@@ -18,7 +18,7 @@ from numba import carray, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from slotwise._kernel import JIT, inlined
+from slotwise._kernel import JIT, kernel
 
 LATE: dict[int, Callable[[Any, int, int], None]] = {}
 """Without the compiler, what `call_at` calls."""
@@ -53,23 +53,23 @@ if JIT:
 
         return types.void(types.int64, s, types.int64, types.int64), generate
 
-    @inlined
+    @kernel
     def int_rows(address: int, rows: int, columns: int) -> NDArray[np.int64]:
         return carray(_pointer(address), (rows, columns), np.int64)
 
-    @inlined
+    @kernel
     def ints(address: int, n: int) -> NDArray[np.int64]:
         return carray(_pointer(address), (n,), np.int64)
 
-    @inlined
+    @kernel
     def short_rows(address: int, rows: int, columns: int) -> NDArray[np.int32]:
         return carray(_pointer(address), (rows, columns), np.int32)
 
-    @inlined
+    @kernel
     def float_rows(address: int, rows: int, columns: int) -> NDArray[np.float64]:
         return carray(_pointer(address), (rows, columns), np.float64)
 
-    @inlined
+    @kernel
     def floats(address: int, n: int) -> NDArray[np.float64]:
         return carray(_pointer(address), (n,), np.float64)
 

@@ -6,7 +6,7 @@ no move for it.
 
 from __future__ import annotations
 
-from slotwise._kernel import inlined, kernel
+from slotwise._kernel import kernel
 from slotwise.scheduling.memory import call_at
 from slotwise.scheduling.queues import leave_queue
 from slotwise.scheduling.state import (
@@ -106,7 +106,7 @@ def vacate(s: State, i: int) -> None:
         _unlink(s, i, server)
 
 
-@inlined
+@kernel
 def _count_used(s: State, i: int, j: int, sign: int) -> None:
     total = used(s)
     if s.actual:

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from slotwise._kernel import inlined, kernel
+from slotwise._kernel import kernel
 from slotwise.scheduling.memory import int_rows
 from slotwise.scheduling.state import (
     CLASS,
@@ -22,7 +22,6 @@ from slotwise.scheduling.state import (
     PRESENT,
     PREVIOUS,
     QUEUE,
-    SEQUENCE,
     SERVER,
     STATUS,
     TAIL,
@@ -33,6 +32,7 @@ from slotwise.scheduling.state import (
     most,
     queue_length,
     queues,
+    sequence,
     servers,
     weight,
 )
@@ -48,7 +48,7 @@ def admit(s: State, j: int) -> int:
     s.free_job = job[NEXT]
     s.n_free_jobs -= 1
     job[TYPE] = j
-    job[SEQUENCE] = s.last_sequence
+    sequence(s)[i] = s.last_sequence
     s.last_sequence += 1
     join_queue(s, i, queue_for(s, j), False)
     return i
@@ -132,7 +132,7 @@ def _resize(s: State, j: int, q: int, by: int) -> None:
         refresh_shortest(s, j, q // s.n_types)
 
 
-@inlined
+@kernel
 def shortest(s: State) -> NDArray[np.int64]:
     """(J, 2 leaves): for each type a tournament tree over the servers' queue lengths; only with `own_queues`."""
     return int_rows(s.at_shortest, s.n_types, 2 * s.n_tree)
@@ -154,10 +154,10 @@ def refresh_shortest(s: State, j: int, server: int) -> None:
 @kernel
 def oldest_head(s: State, servers_queue: int) -> int:
     """The type whose head of line has waited longest, -1 where nobody waits (queues of all types)."""
-    rows, lines = jobs(s), queues(s)
+    born, lines = sequence(s), queues(s)
     best, age = -1, 0
     for j in range(s.n_types):
         i = lines[servers_queue + j, HEAD]
-        if i >= 0 and (best < 0 or rows[i, SEQUENCE] < age):
-            best, age = j, rows[i, SEQUENCE]
+        if i >= 0 and (best < 0 or born[i] < age):
+            best, age = j, born[i]
     return best

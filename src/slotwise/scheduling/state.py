@@ -11,15 +11,16 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from slotwise._kernel import inlined
+from slotwise._kernel import kernel
 from slotwise.scheduling.memory import float_rows, floats, int_rows, ints, short_rows
 
-# Columns of `jobs`: a row is one cache line.
-TYPE, SERVER, NEXT, PREVIOUS, SEQUENCE, QUEUE = 0, 1, 2, 3, 4, 5
+# Columns of `jobs`: 32-bit numbers, two rows to a cache line.
+TYPE, SERVER, NEXT, PREVIOUS, QUEUE = 0, 1, 2, 3, 4
 JOB_COLUMNS = 8
 NOWHERE, WAITING = -2, -1  # values of SERVER beside a server's number; NOWHERE marks an unused job number
 
-# Columns of `servers`.
+# Columns of `servers`; behind them stand the jobs and then the slots of each type, so that with few types all that a
+# decision touches is one cache line.
 CLASS, STATUS, MODE, COUNT, GROUP, GROUP_NEXT, GROUP_PREVIOUS, FIRST_JOB = 0, 1, 2, 3, 4, 5, 6, 7
 SERVER_COLUMNS = 8
 ABSENT, PRESENT, DRAINING = 0, 1, 2  # STATUS
@@ -81,6 +82,7 @@ class State:
     log_weights: int
     random_ties: int
     # sizes of the indexes
+    n_server_columns: int
     n_words: int
     n_words_0: int
     n_words_1: int
@@ -103,6 +105,7 @@ class State:
     hook_solve: int
     # addresses
     at_jobs: int
+    at_sequence: int
     at_job_demand: int
     at_job_times: int
     at_servers: int
@@ -114,8 +117,6 @@ class State:
     at_most: int
     at_classes: int
     at_table: int
-    at_running: int
-    at_configuration: int
     at_free: int
     at_used: int
     at_running_by_type: int
@@ -153,31 +154,37 @@ DTYPE = np.dtype(
 RECORD = numba.from_dtype(DTYPE)
 
 
-@inlined
-def jobs(s: State) -> NDArray[np.int64]:
-    """(N, 8): TYPE, SERVER, NEXT, PREVIOUS, SEQUENCE, QUEUE."""
-    return int_rows(s.at_jobs, s.max_jobs, JOB_COLUMNS)
+@kernel
+def jobs(s: State) -> NDArray[np.int32]:
+    """(N, 8): TYPE, SERVER, NEXT, PREVIOUS, QUEUE."""
+    return short_rows(s.at_jobs, s.max_jobs, JOB_COLUMNS)
 
 
-@inlined
+@kernel
+def sequence(s: State) -> NDArray[np.int64]:
+    """(N,): a number for each job that grows with every arrival."""
+    return ints(s.at_sequence, s.max_jobs)
+
+
+@kernel
 def job_demand(s: State) -> NDArray[np.int64]:
     """(N, R): what each job really asks for; only where `actual`."""
     return int_rows(s.at_job_demand, s.max_jobs, s.n_resources)
 
 
-@inlined
+@kernel
 def job_times(s: State) -> NDArray[np.float64]:
     """(N, 2): expected duration, expected end; only for clairvoyant policies (`keeps_lists`)."""
     return float_rows(s.at_job_times, s.max_jobs, 2)
 
 
-@inlined
-def servers(s: State) -> NDArray[np.int64]:
-    """(S, 8): CLASS, STATUS, MODE, COUNT and the links of the indexes."""
-    return int_rows(s.at_servers, s.max_servers, SERVER_COLUMNS)
+@kernel
+def servers(s: State) -> NDArray[np.int32]:
+    """(S, 8 + 2 J and more): CLASS, STATUS, MODE, COUNT and the links of the indexes; then `running`, `configuration`."""
+    return short_rows(s.at_servers, s.max_servers, s.n_server_columns)
 
 
-@inlined
+@kernel
 def queues(s: State) -> NDArray[np.int64]:
     """(J, 4): LENGTH, HEAD, TAIL of the queue of each type.
 
@@ -186,139 +193,139 @@ def queues(s: State) -> NDArray[np.int64]:
     return int_rows(s.at_queues, s.n_queues, QUEUE_COLUMNS)
 
 
-@inlined
+@kernel
 def queue_length(s: State) -> NDArray[np.int64]:
     """(J,): Q_j, the waiting jobs of each type."""
     return ints(s.at_queue_length, s.n_types)
 
 
-@inlined
+@kernel
 def weight(s: State) -> NDArray[np.float64]:
     """(J,): Q_j, or log(1 + Q_j) where the policy weighs so."""
     return floats(s.at_weight, s.n_types)
 
 
-@inlined
+@kernel
 def demand(s: State) -> NDArray[np.int64]:
     """(J, R): w_j in integers."""
     return int_rows(s.at_demand, s.n_types, s.n_resources)
 
 
-@inlined
+@kernel
 def capacity(s: State) -> NDArray[np.int64]:
     """(C, R)."""
     return int_rows(s.at_capacity, s.n_classes, s.n_resources)
 
 
-@inlined
+@kernel
 def most(s: State) -> NDArray[np.int64]:
     """(C, J): how many jobs of type j alone fit a server of class c."""
     return int_rows(s.at_most, s.n_classes, s.n_types)
 
 
-@inlined
+@kernel
 def classes(s: State) -> NDArray[np.int64]:
     """(C, 8): TABLE_START, TABLE_END, SOLVER and where the solver's parameters stand."""
     return int_rows(s.at_classes, s.n_classes, CLASS_COLUMNS)
 
 
-@inlined
+@kernel
 def table(s: State) -> NDArray[np.int64]:
     """(T, J): candidate configurations of all classes, one after the other."""
     return int_rows(s.at_table, s.n_table, s.n_types)
 
 
-@inlined
+@kernel
 def running(s: State) -> NDArray[np.int32]:
     """(S, J): the paper's k-bar, jobs of each type on each server."""
-    return short_rows(s.at_running, s.max_servers, s.n_types)
+    return servers(s)[:, SERVER_COLUMNS : SERVER_COLUMNS + s.n_types]
 
 
-@inlined
+@kernel
 def configuration(s: State) -> NDArray[np.int32]:
     """(S, J): the paper's k-tilde, slots of each type on each server."""
-    return short_rows(s.at_configuration, s.max_servers, s.n_types)
+    return servers(s)[:, SERVER_COLUMNS + s.n_types : SERVER_COLUMNS + 2 * s.n_types]
 
 
-@inlined
+@kernel
 def free(s: State) -> NDArray[np.int64]:
     """(S, R): capacity not taken by jobs or tokens; only where `keeps_free`."""
     return int_rows(s.at_free, s.max_servers, s.n_resources)
 
 
-@inlined
+@kernel
 def used(s: State) -> NDArray[np.int64]:
     """(R,): what the running jobs really take, over the whole cluster."""
     return ints(s.at_used, s.n_resources)
 
 
-@inlined
+@kernel
 def running_by_type(s: State) -> NDArray[np.int64]:
     """(J,): running jobs of each type, over the whole cluster."""
     return ints(s.at_running_by_type, s.n_types)
 
 
-@inlined
+@kernel
 def placed(s: State) -> NDArray[np.int64]:
     """(N, 2): the placements (job, server) of the present event, in order."""
     return int_rows(s.at_placed, s.max_jobs, 2)
 
 
-@inlined
+@kernel
 def moved(s: State) -> NDArray[np.int64]:
     """(N,): jobs that the present event put back into their queues (a server failed)."""
     return ints(s.at_moved, s.max_jobs)
 
 
-@inlined
+@kernel
 def choice(s: State) -> NDArray[np.int64]:
     """(2, J): room for the configuration that a solver returns, and for a second one."""
     return int_rows(s.at_choice, 2, s.n_types)
 
 
-@inlined
+@kernel
 def order(s: State) -> NDArray[np.int64]:
     """(3, J): types from large to small; a permutation to break ties by; room to work in."""
     return int_rows(s.at_order, 3, s.n_types)
 
 
-@inlined
+@kernel
 def stall_reason(s: State) -> NDArray[np.float64]:
     """(S, 3): weight, beta and best weight at the moment the server stalled."""
     return float_rows(s.at_stall_reason, s.max_servers, 3)
 
 
-@inlined
+@kernel
 def policy_ints(s: State) -> NDArray[np.int64]:
     """Whole numbers that belong to the policy."""
     return ints(s.at_policy_ints, s.n_policy_ints)
 
 
-@inlined
+@kernel
 def policy_floats(s: State) -> NDArray[np.float64]:
     """Numbers that belong to the policy."""
     return floats(s.at_policy_floats, s.n_policy_floats)
 
 
-@inlined
+@kernel
 def policy_servers(s: State) -> NDArray[np.int64]:
     """(S, 4): numbers about each server that belong to the policy."""
     return int_rows(s.at_policy_servers, s.max_servers, 4)
 
 
-@inlined
+@kernel
 def mean_service(s: State) -> NDArray[np.float64]:
     """(J,): 1 / mu_j, where the policy may know it."""
     return floats(s.at_mean_service, s.n_types)
 
 
-@inlined
+@kernel
 def need(s: State) -> NDArray[np.int64]:
     """(R,): room for the demand that is being placed."""
     return ints(s.at_need, s.n_resources)
 
 
-@inlined
+@kernel
 def head(s: State, j: int) -> int:
     """The job at the head of queue j, -1 where none waits."""
     return int(queues(s)[j, HEAD])

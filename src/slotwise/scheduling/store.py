@@ -44,6 +44,18 @@ from slotwise.scheduling.weights import run_solver
 Arrays = dict[str, NDArray[Any]]
 
 
+LINE = 16
+"""32-bit numbers in a cache line"""
+
+
+def aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """Zeros that begin on a cache line."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    raw = np.zeros(size + 64, np.uint8)
+    first = -raw.ctypes.data % 64
+    return raw[first : first + size].view(dtype).reshape(shape)
+
+
 def refile(s: State, server: int, _: int) -> None:
     """What `reindex` does where the policy keeps an index."""
     if s.keeps_fit:
@@ -112,6 +124,17 @@ class Store:
         setattr(self.state, f"at_{name}", self.arrays[name].ctypes.data)
         return self.arrays[name]
 
+    @property
+    def running(self) -> NDArray[np.int32]:
+        """(S, J): jobs of each type on each server."""
+        return self.arrays["servers"][:, SERVER_COLUMNS : SERVER_COLUMNS + self.state.n_types]
+
+    @property
+    def configuration(self) -> NDArray[np.int32]:
+        """(S, J): slots of each type on each server."""
+        J = self.state.n_types
+        return self.arrays["servers"][:, SERVER_COLUMNS + J : SERVER_COLUMNS + 2 * J]
+
     def refresh_addresses(self) -> None:
         """Write every array's address anew (after a copy)."""
         for name, values in self.arrays.items():
@@ -128,7 +151,7 @@ class Store:
         s, old = self.state, self.state.max_jobs
         if max_jobs <= old:
             return
-        rows = np.zeros((max_jobs, JOB_COLUMNS), np.int64)
+        rows = aligned((max_jobs, JOB_COLUMNS), np.int32)
         rows[:, SERVER] = NOWHERE
         if old:
             rows[:old] = self.arrays["jobs"]
@@ -138,6 +161,7 @@ class Store:
         s.n_free_jobs += max_jobs - old
         s.max_jobs = max_jobs
         self.put("jobs", rows)
+        self._grow("sequence", (max_jobs,), np.int64)
         self._grow("placed", (max_jobs, 2), np.int64)
         self._grow("moved", (max_jobs,), np.int64)
         self._grow("job_demand", (max_jobs if s.actual else 1, s.n_resources), np.int64)
@@ -151,10 +175,9 @@ class Store:
         J, R, C, S = s.n_types, s.n_resources, s.n_classes, max_servers
         members = [[n for n in range(old) if bitmap.contains(s, row, n)] for row in range(J + C if old else 0)]
         grow = self._grow
-        rows = grow("servers", (S, SERVER_COLUMNS), np.int64)
-        rows[old:, GROUP:] = -1
-        grow("running", (S, J), np.int32)
-        grow("configuration", (S, J), np.int32)
+        s.n_server_columns = -(-(SERVER_COLUMNS + 2 * J) // LINE) * LINE
+        rows = grow("servers", (S, s.n_server_columns), np.int32)
+        rows[old:, GROUP:SERVER_COLUMNS] = -1
         grow("stall_reason", (S, 3), np.float64)
         grow("policy_servers", (S, 4), np.int64)
         grow("free", (S if s.keeps_free else 1, R), np.int64)
@@ -179,7 +202,7 @@ class Store:
 
     def _grow(self, name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
         """A larger array with the old one in its first rows."""
-        new, old = np.zeros(shape, dtype), self.arrays.get(name)
+        new, old = aligned(shape, dtype), self.arrays.get(name)
         if old is not None:
             new[: len(old)] = old
         return self.put(name, new)
@@ -289,7 +312,9 @@ class Store:
     def copy_in(self, saved: Mapping[str, Any]) -> None:
         """Take back what `copy_out` gave, in this process or in another one."""
         hooks = self.state.hook_reindex, self.state.hook_solve
-        self.arrays = {name: np.array(values) for name, values in saved["arrays"].items()}
+        for name, values in saved["arrays"].items():
+            self.arrays[name] = aligned(values.shape, values.dtype)
+            self.arrays[name][...] = values
         self.record[:] = saved["record"]
         self.state.hook_reindex, self.state.hook_solve = hooks
         self.refresh_addresses()

@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from slotwise._kernel import inlined, kernel
+from slotwise._kernel import kernel
 from slotwise.packing.kernels import TABLE, solve
 from slotwise.scheduling import chance
 from slotwise.scheduling.memory import call_at, floats, ints
@@ -43,7 +43,7 @@ from slotwise.scheduling.state import (
 )
 
 
-@inlined
+@kernel
 def scratch_floats(s: State) -> NDArray[np.float64]:
     """Room for the packing kernels, then (the last J) for the weights of a server's own queues."""
     return floats(s.at_scratch_floats, s.n_scratch_floats + s.n_types)
@@ -71,7 +71,7 @@ def weight_of(s: State, server: int) -> float:
     return total
 
 
-@inlined
+@kernel
 def _value(s: State, w: NDArray[np.float64], row: int) -> float:
     candidates, total = table(s), 0.0
     for j in range(s.n_types):

@@ -22,7 +22,6 @@ from slotwise.scheduling.state import (
     DRAINING,
     HEAD,
     PRESENT,
-    SEQUENCE,
     SERVER,
     STATUS,
     TYPE,
@@ -35,6 +34,7 @@ from slotwise.scheduling.state import (
     placed,
     queue_length,
     queues,
+    sequence,
     servers,
     used,
 )
@@ -50,7 +50,6 @@ from slotwise.simulation.meter import (
     Meter,
     area_capacity,
     area_used,
-    area_used_waiting,
     arrival,
     capacity_now,
     duration,
@@ -196,12 +195,12 @@ def measure_placed(s: State, m: Meter, now: float) -> None:
     """Waits, slowdowns and overtakes of the jobs that started just now."""
     oldest = -1
     if s.n_waiting > 0 and not s.own_queues:
-        oldest = jobs(s)[queues(s)[oldest_head(s, 0), HEAD], SEQUENCE]
+        oldest = sequence(s)[queues(s)[oldest_head(s, 0), HEAD]]
     for n in range(s.n_placed):
         i = placed(s)[n, 0]
         j = jobs(s)[i, TYPE]
         look_at(s, m, j, now)
-        if oldest >= 0 and jobs(s)[i, SEQUENCE] > oldest:
+        if oldest >= 0 and sequence(s)[i] > oldest:
             m.overtakes += 1
         if not m.warm or arrival(m)[i] < m.measured_from:
             continue
@@ -235,14 +234,14 @@ def advance(s: State, m: Meter, now: float) -> None:
     m.area_queue += s.n_waiting * passed
     m.area_running += s.n_running * passed
     m.area_stalled += s.n_stalled * passed
-    for r in range(s.n_resources):
-        area_used(m)[r] += used(s)[r] * passed
-        area_capacity(m)[0, r] += capacity_now(m)[r] * passed
+    waiting = 0
     if s.n_waiting > 0:
-        m.time_waiting += passed
-        for r in range(s.n_resources):
-            area_used_waiting(m)[r] += used(s)[r] * passed
-            area_capacity(m)[1, r] += capacity_now(m)[r] * passed
+        waiting = 1
+        m.span_waiting += passed
+    else:
+        m.span_quiet += passed
+    for r in range(s.n_resources):
+        area_used(m)[waiting, r] += used(s)[r] * passed
     m.now = now
 
 
@@ -271,7 +270,8 @@ def start_measuring(s: State, m: Meter) -> None:
     """The warm-up is over: forget what was added up."""
     m.warm = 1
     m.measured_from = m.now
-    m.area_queue = m.area_running = m.area_stalled = m.time_waiting = 0.0
+    m.area_queue = m.area_running = m.area_stalled = 0.0
+    m.span_quiet = m.span_waiting = 0.0
     m.stalls_before = s.stalls
     m.resets_before = s.resets
     m.events_before = m.events
@@ -279,7 +279,7 @@ def start_measuring(s: State, m: Meter) -> None:
     m.lost = 0
     m.lost_work = 0.0
     for r in range(s.n_resources):
-        area_used(m)[r] = area_used_waiting(m)[r] = 0.0
+        area_used(m)[0, r] = area_used(m)[1, r] = 0.0
         area_capacity(m)[0, r] = area_capacity(m)[1, r] = 0.0
     for j in range(s.n_types):
         queue_area(m)[j] = 0.0
@@ -330,7 +330,17 @@ def drop_lost(m: Meter) -> None:
 
 
 @kernel
+def settle_capacity(m: Meter) -> None:
+    """Add up the capacity of the time since the servers last changed."""
+    for r in range(m.n_resources):
+        area_capacity(m)[0, r] += capacity_now(m)[r] * m.span_quiet
+        area_capacity(m)[1, r] += capacity_now(m)[r] * m.span_waiting
+    m.span_quiet = m.span_waiting = 0.0
+
+
+@kernel
 def _add_capacity(s: State, m: Meter, c: int, sign: float) -> None:
+    settle_capacity(m)
     for r in range(s.n_resources):
         capacity_now(m)[r] += sign * capacity(s)[c, r]
 
@@ -340,5 +350,6 @@ def finish(s: State, m: Meter) -> None:
     """Bring the sums by type up to the last moment."""
     if not m.warm:
         start_measuring(s, m)
+    settle_capacity(m)
     for j in range(s.n_types):
         look_at(s, m, j, m.now)

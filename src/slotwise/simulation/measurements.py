@@ -106,8 +106,9 @@ def read(store: Store, meters: MeterStore, policy: str, replication: int, second
     share = 1.0 / measured if measured > 0 else float("nan")
     capacity = a["area_capacity"]
     with np.errstate(divide="ignore", invalid="ignore"):
-        used = np.where(capacity[0] > 0, a["area_used"] / capacity[0], 0.0)
-        idle = 1.0 - np.where(capacity[1] > 0, a["area_used_waiting"] / capacity[1], np.nan)
+        whole = capacity.sum(axis=0)
+        used = np.where(whole > 0, a["area_used"].sum(axis=0) / whole, 0.0)
+        idle = 1.0 - np.where(capacity[1] > 0, a["area_used"][1] / capacity[1], np.nan)
     started = a["wait_sums"][:, COUNT].sum()
     return Measurements(
         policy=policy,

@@ -13,7 +13,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from slotwise._kernel import inlined
+from slotwise._kernel import kernel
 from slotwise.scheduling.memory import float_rows, floats, int_rows, ints
 from slotwise.simulation.histogram import BINS
 
@@ -56,7 +56,8 @@ class Meter:
     area_queue: float
     area_running: float
     area_stalled: float
-    time_waiting: float  # time during which somebody waited
+    span_quiet: float  # time since the servers last changed during which nobody waited
+    span_waiting: float  # and during which somebody did
     stalls_before: int
     resets_before: int
     events_before: int
@@ -74,7 +75,6 @@ class Meter:
     at_heap_keys: int
     at_heap_values: int
     at_area_used: int
-    at_area_used_waiting: int
     at_area_capacity: int
     at_capacity_now: int
     at_queue_area: int
@@ -94,95 +94,89 @@ RECORD = numba.from_dtype(DTYPE)
 COUNT, SUM, SQUARES, LARGEST = 0, 1, 2, 3  # columns of `wait_sums`
 
 
-@inlined
+@kernel
 def arrival(m: Meter) -> NDArray[np.float64]:
     """(N,): when each job arrived."""
     return floats(m.at_arrival, m.max_jobs)
 
 
-@inlined
+@kernel
 def duration(m: Meter) -> NDArray[np.float64]:
     """(N,): how long each job runs."""
     return floats(m.at_duration, m.max_jobs)
 
 
-@inlined
+@kernel
 def end(m: Meter) -> NDArray[np.float64]:
     """(N,): when each running job ends; an entry of the heap that says otherwise is void."""
     return floats(m.at_end, m.max_jobs)
 
 
-@inlined
+@kernel
 def heap_keys(m: Meter) -> NDArray[np.float64]:
     return floats(m.at_heap_keys, m.max_jobs)
 
 
-@inlined
+@kernel
 def heap_values(m: Meter) -> NDArray[np.int64]:
     return ints(m.at_heap_values, m.max_jobs)
 
 
-@inlined
+@kernel
 def area_used(m: Meter) -> NDArray[np.float64]:
-    """(R,): integral of what running jobs take."""
-    return floats(m.at_area_used, m.n_resources)
+    """(2, R): integral of what running jobs take, over the times when nobody waited, and when somebody did."""
+    return float_rows(m.at_area_used, 2, m.n_resources)
 
 
-@inlined
-def area_used_waiting(m: Meter) -> NDArray[np.float64]:
-    """(R,): the same, over the times when somebody waited."""
-    return floats(m.at_area_used_waiting, m.n_resources)
-
-
-@inlined
+@kernel
 def area_capacity(m: Meter) -> NDArray[np.float64]:
-    """(2, R): integral of the capacity of the present servers; the same while somebody waited."""
+    """(2, R): integral of the capacity of the present servers, likewise; see `settle_capacity` of the loop."""
     return float_rows(m.at_area_capacity, 2, m.n_resources)
 
 
-@inlined
+@kernel
 def capacity_now(m: Meter) -> NDArray[np.float64]:
     """(R,): capacity of the present servers."""
     return floats(m.at_capacity_now, m.n_resources)
 
 
-@inlined
+@kernel
 def queue_area(m: Meter) -> NDArray[np.float64]:
     """(J,): integral of Q_j up to `queue_since`."""
     return floats(m.at_queue_area, m.n_types)
 
 
-@inlined
+@kernel
 def queue_since(m: Meter) -> NDArray[np.float64]:
     """(J,): when Q_j was last looked at."""
     return floats(m.at_queue_since, m.n_types)
 
 
-@inlined
+@kernel
 def queue_seen(m: Meter) -> NDArray[np.int64]:
     """(J,): what Q_j was then."""
     return ints(m.at_queue_seen, m.n_types)
 
 
-@inlined
+@kernel
 def wait_sums(m: Meter) -> NDArray[np.float64]:
     """(J, 4): COUNT, SUM, SQUARES, LARGEST of the waits of each type."""
     return float_rows(m.at_wait_sums, m.n_types, 4)
 
 
-@inlined
+@kernel
 def wait_bins(m: Meter) -> NDArray[np.int64]:
     """(J, BINS): histogram of the waits of each type."""
     return int_rows(m.at_wait_bins, m.n_types, BINS)
 
 
-@inlined
+@kernel
 def slowdown_bins(m: Meter) -> NDArray[np.int64]:
     """(BINS,): histogram of (wait + service) / service."""
     return ints(m.at_slowdown_bins, BINS)
 
 
-@inlined
+@kernel
 def samples(m: Meter) -> NDArray[np.float64]:
     """(SAMPLES, 4 + J)."""
     return float_rows(m.at_samples, SAMPLES, FIRST_COLUMNS + m.n_types)
@@ -200,8 +194,7 @@ class MeterStore:
         m.limit_events = m.limit_jobs = -1
         m.limit_time = m.next_tick = np.inf
         J, R = n_types, n_resources
-        self._put("area_used", np.zeros(R))
-        self._put("area_used_waiting", np.zeros(R))
+        self._put("area_used", np.zeros((2, R)))
         self._put("area_capacity", np.zeros((2, R)))
         self._put("capacity_now", np.zeros(R))
         self._put("queue_area", np.zeros(J))

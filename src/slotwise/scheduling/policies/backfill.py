@@ -21,7 +21,6 @@ from slotwise.scheduling.state import (
     FIRST_JOB,
     NEXT,
     PRESENT,
-    SEQUENCE,
     STATUS,
     TYPE,
     State,
@@ -36,6 +35,7 @@ from slotwise.scheduling.state import (
     policy_floats,
     policy_ints,
     queue_length,
+    sequence,
     servers,
 )
 
@@ -94,7 +94,7 @@ def schedule(s: State) -> None:
 def reserve(s: State) -> None:
     """Find l* and t* for the first in line, unless it has them already and t* is still to come."""
     j = oldest_head(s, 0)
-    first = jobs(s)[head(s, j), SEQUENCE]
+    first = sequence(s)[head(s, j)]
     plan, time = policy_ints(s), policy_floats(s)
     if plan[FOR] == first and time[AT] > s.now:
         return
@@ -166,15 +166,15 @@ def set_spare(s: State, server: int, when: float) -> None:
 @kernel
 def overtake(s: State) -> bool:
     """Start the oldest head of line that does not delay the reserved job; False where there is none."""
-    rows, last = jobs(s), -1
+    last = -1
     for _ in range(s.n_types):
         # heads of line from old to young
         j, age = -1, 0
         for k in range(s.n_types):
             if queue_length(s)[k] > 0:
-                sequence = rows[head(s, k), SEQUENCE]
-                if sequence > last and (j < 0 or sequence < age):
-                    j, age = k, sequence
+                born = sequence(s)[head(s, k)]
+                if born > last and (j < 0 or born < age):
+                    j, age = k, born
         if j < 0:
             return False
         last = age

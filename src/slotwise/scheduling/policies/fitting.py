@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from slotwise._kernel import inlined, kernel
+from slotwise._kernel import kernel
 from slotwise.scheduling import chance, firsttree, fitindex
 from slotwise.scheduling.moves import start
 from slotwise.scheduling.queues import oldest_head
@@ -18,7 +18,6 @@ from slotwise.scheduling.state import (
     CLASS,
     HEAD,
     PRESENT,
-    SEQUENCE,
     STATUS,
     State,
     capacity,
@@ -27,12 +26,12 @@ from slotwise.scheduling.state import (
     free,
     head,
     job_demand,
-    jobs,
     need,
     order,
     policy_ints,
     queue_length,
     queues,
+    sequence,
     servers,
 )
 from slotwise.scheduling.weights import best_filling
@@ -151,7 +150,7 @@ def any_server(s: State, size: NDArray[np.int64]) -> int:
     return fitindex.count(s, size, chance.below(s, total)) if total > 0 else -1
 
 
-@inlined
+@kernel
 def fits(s: State, server: int, size: NDArray[np.int64]) -> bool:
     """Whether the server has that much free."""
     for r in range(s.n_resources):
@@ -182,7 +181,7 @@ def next_job(s: State, server: int, rule: int) -> int:
             continue
         if rule in (LARGEST, FILLING):
             return int(j)
-        this = -float(jobs(s)[head(s, j), SEQUENCE]) if rule == OLDEST else _dot(s, server)
+        this = -float(sequence(s)[head(s, j)]) if rule == OLDEST else _dot(s, server)
         if best < 0 or this > value:
             best, value = int(j), this
     return best

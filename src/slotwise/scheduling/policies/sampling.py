@@ -18,7 +18,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from slotwise._kernel import inlined, kernel
+from slotwise._kernel import kernel
 from slotwise.scheduling import bitmap, chance
 from slotwise.scheduling.memory import int_rows
 from slotwise.scheduling.moves import hold_room, start
@@ -50,13 +50,13 @@ RETENTION = 0
 ALPHA, EXPONENT, EPSILON = 0, 1, 2
 
 
-@inlined
+@kernel
 def tokens(s: State) -> NDArray[np.int64]:
     """(most tokens, 5)."""
     return int_rows(s.at_tokens, s.max_tokens, TOKEN_COLUMNS)
 
 
-@inlined
+@kernel
 def token_head(s: State) -> NDArray[np.int64]:
     """(S, J): the first of the tokens of a type on a server, -1 where there is none."""
     return int_rows(s.at_token_head, s.max_servers, s.n_types)

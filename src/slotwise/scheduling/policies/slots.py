@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 
-from slotwise._kernel import inlined, kernel
+from slotwise._kernel import kernel
 from slotwise.scheduling import bitmap
 from slotwise.scheduling.memory import floats
 from slotwise.scheduling.moves import start
@@ -202,7 +202,7 @@ def fill_slot(s: State, j: int, server: int) -> None:
         bitmap.discard(s, j, server)
 
 
-@inlined
+@kernel
 def waits(s: State, j: int, server: int) -> bool:
     """Whether a type-j job waits for this server."""
     return bool(queues(s)[server * s.n_types + j if s.own_queues else j, LENGTH] > 0)

@@ -17,17 +17,16 @@ from slotwise.scheduling.policies.slots import first_empty
 from slotwise.scheduling.state import (
     CLASS,
     COUNT,
-    SEQUENCE,
     State,
     capacity,
     demand,
     head,
-    jobs,
     need,
     policy_ints,
     policy_servers,
     queue_length,
     running,
+    sequence,
     servers,
 )
 
@@ -169,9 +168,9 @@ def admitted(s: State, server: int) -> int:
         if queue_length(s)[j] > 0:
             set_need(s, j)
             if admits(s, server, j):
-                sequence = jobs(s)[head(s, j), SEQUENCE]
-                if best < 0 or sequence < age:
-                    best, age = j, sequence
+                born = sequence(s)[head(s, j)]
+                if best < 0 or born < age:
+                    best, age = j, born
     return best
 
 
