@@ -1,0 +1,132 @@
+"""The jobs of a trace as a workload: sorted into queue types, with what each really asks for beside its type's demand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.random import SeedSequence
+from numpy.typing import NDArray
+
+from slotwise.errors import InputError
+from slotwise.model import Cluster, JobType, Scenario, TypeMaking, integers
+from slotwise.model.checks import check_types
+from slotwise.workloads.generators import azure_like, google_like
+from slotwise.workloads.jobs import Jobs
+from slotwise.workloads.source import Source, TraceSource
+from slotwise.workloads.traces import Trace, read_trace
+from slotwise.workloads.typemaking import Typing, make_types
+
+DIGITS = 6
+"""Actual demands are kept to this many digits behind the point, rounded up."""
+GENERATED = {"google-like": google_like, "azure-like": azure_like}
+
+
+@dataclass(frozen=True, eq=False)
+class _FromTrace:
+    """Opens the same jobs for every seed."""
+
+    time: NDArray[np.float64]
+    job_type: NDArray[np.int64]
+    duration: NDArray[np.float64]
+    demand: NDArray[np.int64]
+
+    def __call__(self, seed: SeedSequence) -> Source:
+        return TraceSource(self.time, self.job_type, self.duration, self.demand)
+
+
+def jobs_from_trace(scenario: Scenario) -> Jobs:
+    """The workload of a scenario that names a trace."""
+    trace = open_trace(scenario.workload.trace or "", scenario.run.jobs, scenario.run.seed)
+    return jobs_of_trace(trace, scenario.cluster, scenario.workload.typing, scenario.workload.time_scale)
+
+
+@lru_cache(maxsize=4)
+def open_trace(name: str, jobs: int | None, seed: int) -> Trace:
+    """A trace from a file, or a generated one: "google-like" or "azure-like"."""
+    if name in GENERATED:
+        return GENERATED[name](jobs or 1_000_000, seed)
+    return read_trace(name, columns=[])
+
+
+def jobs_of_trace(trace: Trace, cluster: Cluster, typing: TypeMaking, time_scale: float = 1.0) -> Jobs:
+    """Sort the jobs into types for this cluster; a type's demand covers what each of its jobs asks for."""
+    largest = {
+        name: float(max(server.capacity[r] for server in cluster.servers)) for r, name in enumerate(cluster.resources)
+    }
+    if cluster.resources == ("size",):
+        largest = {name: largest["size"] for name in trace.resources}
+    else:
+        unknown = [name for name in cluster.resources if name not in trace.resources]
+        if unknown:
+            raise InputError(
+                f"the trace has no resource {unknown[0]!r}",
+                where="cluster.resources",
+                remedy=f"use some of: {', '.join(trace.resources)}, or one resource called size",
+            )
+    options: dict[str, Any] = {}
+    if typing.method == "waste-bounded":
+        options["types"] = typing.types
+    elif typing.method == "grid":
+        options["levels"] = typing.types
+    made = make_types(trace, typing.method, capacity=largest, **options)
+    demand = _covers(made, cluster, largest)
+    duration = trace.duration / time_scale
+    counts = made.counts
+    busy = np.bincount(made.type_of, weights=duration, minlength=len(made.names))
+    span = max(trace.span / time_scale, 1e-300)
+    types = tuple(
+        JobType(
+            name=name,
+            demand=tuple(demand[j]),
+            rate=float(counts[j] / span),
+            mean_service=float(busy[j] / counts[j]) if counts[j] else 1.0,
+        )
+        for j, name in enumerate(made.names)
+    )
+    used = [job_type for job_type in types if job_type.rate]
+    check_types(cluster, used)
+    sizes = integers(cluster, types, DIGITS)
+    return Jobs(
+        types=types,
+        sizes=sizes,
+        rates=np.array([job_type.rate for job_type in types]),
+        mean_service=np.array([job_type.mean_service for job_type in types]),
+        open=_FromTrace(
+            (trace.arrival - trace.arrival[0]) / time_scale,
+            made.type_of.astype(np.int64),
+            duration,
+            _actual(trace, cluster, sizes.digits, sizes.demand[made.type_of], largest),
+        ),
+        count=len(trace),
+    )
+
+
+def _covers(made: Typing, cluster: Cluster, largest: dict[str, float]) -> list[list[Decimal]]:
+    """The demand of each type over the cluster's resources, as exact decimals."""
+    if made.resources == ("size",):
+        # the paper's rounding charges every resource the rounded size, as a share of the largest server
+        return [[Decimal(row[0]) * Decimal(repr(largest.get(r, 1.0))) for r in cluster.resources] for row in made.demand_text] if (
+            cluster.resources != ("size",)
+        ) else [[Decimal(row[0])] for row in made.demand_text]
+    places: Sequence[int] = [made.resources.index(name) for name in cluster.resources]
+    return [[Decimal(row[r]) for r in places] for row in made.demand_text]
+
+
+def _actual(
+    trace: Trace, cluster: Cluster, digits: Sequence[int], cover: NDArray[np.int64], largest: dict[str, float]
+) -> NDArray[np.int64]:
+    """What each job really asks for, in integers, rounded up but never above its type's demand."""
+    asked = trace.demands()
+    if cluster.resources == ("size",):
+        share = asked / np.array([largest[name] for name in trace.resources])
+        asked = (share.max(axis=1) * next(iter(largest.values())))[:, None]
+    else:
+        asked = asked[:, [trace.resources.index(name) for name in cluster.resources]]
+    scale = 10.0 ** np.array(digits)
+    # a float such as 0.1 * 10^6 may lie a hair above the whole number it stands for
+    return np.minimum(np.ceil(asked * scale - 1e-6).astype(np.int64), cover)
