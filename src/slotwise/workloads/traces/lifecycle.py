@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from slotwise.errors import InputError
 from slotwise.workloads.traces.importing import Intake
 
-SUBMIT, SCHEDULE, FINISH, STOP = 0, 1, 2, 3
-"""STOP is any end but FINISH: evicted, failed, killed, lost."""
+SUBMIT, SCHEDULE, FINISH, STOP, UPDATE = 0, 1, 2, 3, 4
+"""STOP is any end but FINISH: evicted, failed, killed, lost. An UPDATE neither begins nor ends anything."""
 
 MICRO = 1e-6
 INDEX_BITS = 20
@@ -45,8 +45,10 @@ class LifeCycles:
             return _no_jobs()
         self.last_time = int(events["time"][-1])
         events = events.select(COLUMNS)
+        if (updates := events["event"] == UPDATE).any():
+            events = events.filter(~updates)
         if self.open is not None:
-            events = pl.concat([self.open, events])
+            events = pl.concat([self.open, events], rechunk=True)
         key = self._key(events)
         order = np.argsort(key, kind="stable")
         key = key[order]
