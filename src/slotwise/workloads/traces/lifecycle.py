@@ -23,7 +23,7 @@ from slotwise.workloads.traces.importing import Intake
 SUBMIT, SCHEDULE, FINISH, STOP, UPDATE = 0, 1, 2, 3, 4
 """STOP is any end but FINISH: evicted, failed, killed, lost. An UPDATE neither begins nor ends anything."""
 
-MICRO = 1e-6
+MICROS = 1e6  # in a second; dividing by it rounds once, multiplying by 1e-6 twice
 INDEX_BITS = 20
 
 COLUMNS = ["time", "job", "task", "event", "tenant", "priority", "cpu", "memory", "file", "line"]
@@ -141,9 +141,9 @@ class LifeCycles:
         late = jobs.with_columns(file="end_file", line="end_line")
         jobs = self.intake.bad.screen(late, pl.col("end") < pl.col("start"), "finish before start", self.paths)
         return jobs.select(
-            arrival=pl.col("time") * MICRO,
+            arrival=pl.col("time") / MICROS,
             # A run within one tick of the clock is taken as half a tick.
-            duration=pl.max_horizontal((pl.col("end") - pl.col("start")) * MICRO, pl.lit(MICRO / 2)),
+            duration=pl.max_horizontal((pl.col("end") - pl.col("start")) / MICROS, pl.lit(0.5 / MICROS)),
             **{"demand.cpu": pl.col("cpu"), "demand.memory": pl.col("memory")},
             batch=pl.col("job"),
             tenant=pl.col("tenant"),
