@@ -7,6 +7,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
 from slotwise.workloads.traces.schema import Trace
@@ -15,6 +16,7 @@ from slotwise.workloads.traces.summary import dispersion
 WIDTHS = (1, 5, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 2 * 3600, 6 * 3600, 86_400, 7 * 86_400)
 MOST_WINDOWS = 120
 INK, SOFT, LINE = "#1f2933", "#7b8794", "#e4e7eb"
+TICKS = {"days": [1, 2, 5, 10], "hours": [1, 2, 2.4, 3, 6, 10], "minutes": [1, 1.5, 2, 3, 6, 10], "seconds": [1, 2, 5, 10]}
 COLOURS = ("#2f6f9f", "#d9822b", "#3a8f5c", "#a854a8", "#b03a48", "#6b705c")
 
 
@@ -58,22 +60,22 @@ def arrivals_figure(trace: Trace, width: float | None = None) -> Figure:
     unit, word = _clock(trace.span)
     time = trace.arrival - trace.arrival[0]
     counts = np.bincount((time / width).astype(np.int64))
+    counts = counts[:-1] if len(counts) > 1 else counts  # the trace's end cuts the last window off
     edges = np.arange(len(counts) + 1) * width / unit
     with matplotlib.rc_context({"font.family": "DejaVu Sans", "font.size": 10, "svg.fonttype": "path"}):
         figure = Figure(figsize=(9, 5.4), layout="constrained", facecolor="white")
         figure.get_layout_engine().set(h_pad=0.09, w_pad=0.09)
         top, low = figure.subplots(2, 1, sharex=True, height_ratios=(2.1, 1))
-        whole = counts[:-1] if len(counts) > 1 else counts
         top.stairs(counts, edges, fill=True, color=COLOURS[0], alpha=0.16, linewidth=0)
         top.stairs(counts, edges, color=COLOURS[0], linewidth=1.6)
-        top.axhline(whole.mean(), color=SOFT, linewidth=1, linestyle=(0, (4, 3)))
+        top.axhline(counts.mean(), color=SOFT, linewidth=1, linestyle=(0, (4, 3)))
         top.annotate(
-            f"mean {whole.mean():,.0f}",
-            (1, whole.mean()),
+            f"mean\n{counts.mean():,.0f}",
+            (1, counts.mean()),
             xycoords=("axes fraction", "data"),
-            xytext=(-4, 4),
+            xytext=(6, 0),
             textcoords="offset points",
-            ha="right",
+            va="center",
             color=SOFT,
             fontsize=9,
         )
@@ -90,7 +92,18 @@ def arrivals_figure(trace: Trace, width: float | None = None) -> Figure:
         low.set_xlabel(f"{word} from the first arrival")
         low.set_ylim(bottom=0)
         low.set_xlim(0, edges[-1])
-        low.legend(frameon=False, fontsize=9, loc="lower right", ncols=len(trace.resources), labelcolor=INK)
+        low.xaxis.set_major_locator(MaxNLocator(nbins=12, steps=TICKS[word]))
+        top.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        low.yaxis.set_major_locator(MaxNLocator(nbins=4))
+        low.legend(
+            frameon=False,
+            fontsize=9,
+            loc="lower left",
+            bbox_to_anchor=(-0.01, 0.94),
+            ncols=len(trace.resources),
+            labelcolor=INK,
+            handlelength=1.4,
+        )
         for axes in (top, low):
             axes.spines[["top", "right"]].set_visible(False)
             axes.spines[["left", "bottom"]].set_color(SOFT)
@@ -100,7 +113,7 @@ def arrivals_figure(trace: Trace, width: float | None = None) -> Figure:
             axes.grid(axis="y", color=LINE, linewidth=0.8)
             axes.set_axisbelow(True)
         idc = dispersion(trace.arrival, width)
-        burst = f", {idc:,.0f} times as bursty as Poisson" if idc is not None and idc >= 2 else ""
+        burst = f", dispersion {idc:,.0f} (Poisson: 1)" if idc is not None and idc >= 2 else ""
         figure.suptitle(
             f"{trace.name}: {len(trace):,} jobs, {len(trace) / max(trace.span, 1e-300) * 3600:,.0f} an hour{burst}",
             x=0.012,
