@@ -6,9 +6,10 @@ Given points p_i >= 0 in R^R with weights m_i > 0, choose covers c_1..c_K. A poi
     sum_i m_i min { |c_k| : c_k >= p_i },
 
 and the waste is that minus the constant sum_i m_i |p_i|. In one dimension an optimal cover set is found by dynamic
-programming. In more it is NP-hard, and it is searched: given all covers but one, the best place for that one is looked
-for among the joins of a point with what nobody else covers, then along each coordinate; this is done for each cover in
-turn until none moves; then a few covers are torn out at random and put back, and the better set is kept.
+programming. In more it is NP-hard, and it is searched: given all covers but one, the best place for that one is
+looked for among the joins of a point with what nobody else covers, then along each coordinate; this is done for
+each cover in turn until none moves; then a few covers are torn out at random and put back, and the better set is
+kept.
 
 Covers always have coordinates that some point has, so nothing is rounded twice and exact decimals stay exact.
 """
@@ -158,7 +159,9 @@ def _search(points: Floats, weight: Floats, K: int, torn: NDArray[np.int64]) -> 
 
 @kernel
 def _line(points: Floats, weight: Floats, K: int) -> Floats:
-    """One dimension, points ascending: the optimal covers. best[k, j] = least cost of the first j points, k covers."""
+    """One dimension, points ascending: the optimal covers. best[k, j] = least cost of the first j points, k
+    covers.
+    """
     n = points.shape[0]
     mass = np.zeros(n + 1)
     for i in range(n):
@@ -182,7 +185,9 @@ def _line(points: Floats, weight: Floats, K: int) -> Floats:
 
 
 def _joined(points: Floats, weight: Floats, most: int) -> tuple[Floats, Floats]:
-    """At most `most` points, each the join of near ones: the group with the most waste is split, again and again."""
+    """At most `most` points, each the join of near ones: the group with the most waste is split, again and
+    again.
+    """
     groups = [np.arange(len(points))]
     waste = [math.inf]
     while len(groups) < most:

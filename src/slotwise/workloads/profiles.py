@@ -1,15 +1,15 @@
 """Traces that look like a real one: a profile of few numbers, fitted to a trace, and jobs drawn from it.
 
-Jobs come in batches. Batches arrive as a Poisson process whose rate wanders: log rate is an Ornstein-Uhlenbeck process
-with standard deviation s and time constant tau. A batch has a size of a heavy-tailed law, all its jobs one shape (a
-demand vector), and most of them come at once; a share of them comes later, by exponential delays. Durations follow the
-shape's own law, alike within a batch. Sizes and durations are given by their quantile functions, linear in the
-logarithm between the fitted points.
+Jobs come in batches. Batches arrive as a Poisson process whose rate wanders: log rate is an Ornstein-Uhlenbeck
+process with standard deviation s and time constant tau. A batch has a size of a heavy-tailed law, all its jobs one
+shape (a demand vector), and most of them come at once; a share of them comes later, by exponential delays.
+Durations follow the shape's own law, alike within a batch. Sizes and durations are given by their quantile
+functions, linear in the logarithm between the fitted points.
 
 Where a few batches hold half of all jobs, independent draws would miss the mix of types by far. So draws are
-stratified: batches are laid end to end in random order on a line as long as the number of jobs, and the line is cut by
-the shapes' shares; within a shape it is laid again and read as the duration's quantile. The mix and the durations of
-the jobs then come out as fitted at every seed, and which batch got what is still random.
+stratified: batches are laid end to end in random order on a line as long as the number of jobs, and the line is cut
+by the shapes' shares; within a shape it is laid again and read as the duration's quantile. The mix and the
+durations of the jobs then come out as fitted at every seed, and which batch got what is still random.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def _significant(values: Any, digits: int = 4) -> tuple[float, ...]:
 def _sizes(demands: Floats, room: Floats) -> NDArray[np.int64]:
     """The paper's size class: the exponent of the largest resource, rounded up to a power of 1/2 of `room`."""
     _, exponent = np.frexp((demands / room).max(axis=1) * (1 - 1e-12))
-    return np.clip(-exponent, 0, 15).astype(np.int64)
+    size: NDArray[np.int64] = np.clip(-exponent, 0, 15).astype(np.int64)
+    return size
 
 
 def _room(trace: Trace) -> Floats:

@@ -5,19 +5,19 @@ types reserves. With durations d_n and the capacity C_r of one server, rounding 
 
     reserved_r = sum_n d_n c_{j(n), r} / (C_r T),     asked_r = sum_n d_n w_{n, r} / (C_r T)
 
-servers' worth over the trace's span T. The waste in r is (reserved_r - asked_r) / asked_r: how much more is held than
-anybody asked for. What was asked for is the same for every method, so wastes compare as resource-time does. `total` is
-the same with the sums over r in place of one r, and `bottleneck` with the maxima over r: the servers that the load
-fills, rounded and not.
+servers' worth over the trace's span T. The waste in r is (reserved_r - asked_r) / asked_r: how much more is held
+than anybody asked for. What was asked for is the same for every method, so wastes compare as resource-time does.
+`total` is the same with the sums over r in place of one r, and `bottleneck` with the maxima over r: the servers
+that the load fills, rounded and not.
 
 The paper's rounding knows one resource, the size 2^-e >= max_r w_r / C_r of a unit server, of which no two jobs may
-share a part: a job of size s holds s of every resource. That is how its waste is counted here, so it compares with the
-methods that round each resource by itself. The jobs keep their actual demands: types are for queues.
+share a part: a job of size s holds s of every resource. That is how its waste is counted here, so it compares with
+the methods that round each resource by itself. The jobs keep their actual demands: types are for queues.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -32,6 +32,7 @@ from slotwise.workloads.traces.schema import Trace
 
 METHODS = ("power-of-two", "grid", "exact", "waste-bounded")
 MOST_EXACT = 10_000
+COLUMNS = ("jobs", "share", "rate", "mean_duration", "load")
 LEAST_EXPONENT = 7
 
 
@@ -40,8 +41,8 @@ class Typing:
     """J types, which job is of which, and what that wastes.
 
     `demand` is float64[J, R] over `resources`; `demand_text` has the same numbers as exact decimals. `waste` has an
-    entry by resource of the trace, and `total` and `bottleneck`; `reserved` and `asked` are in servers' worth of load,
-    by resource.
+    entry by resource of the trace, and `total` and `bottleneck`; `reserved` and `asked` are in servers' worth of
+    load, by resource.
     """
 
     method: str
@@ -75,6 +76,20 @@ class Typing:
             }
         )
 
+    def dict(self, trace: Trace) -> dict[str, Any]:
+        """Plain JSON of it."""
+        return {
+            "method": self.method,
+            "resources": list(self.resources),
+            "types": [
+                {"name": row["type"], "demand": text, **{k: row[k] for k in COLUMNS}}
+                for row, text in zip(self.table(trace).iter_rows(named=True), self.demand_text, strict=True)
+            ],
+            "waste": self.waste,
+            "reserved": self.reserved,
+            "asked": self.asked,
+        }
+
 
 def capacity_of(trace: Trace, capacity: Mapping[str, float] | None = None) -> NDArray[np.float64]:
     """C_r: as given, as the trace's metadata has it, the largest of its servers, or the largest demand."""
@@ -105,7 +120,8 @@ def _distinct(trace: Trace) -> tuple[NDArray[np.float64], NDArray[np.float64], N
         code = code.reshape(-1)
     first = np.empty(int(code.max()) + 1, dtype=np.int64)
     first[code] = np.arange(len(code))
-    return demands[first], np.bincount(code, weights=trace.duration, minlength=len(first)), code
+    seconds = np.bincount(code, weights=trace.duration, minlength=len(first)).astype(np.float64)
+    return demands[first], seconds, code
 
 
 def make_types(
@@ -118,7 +134,12 @@ def make_types(
     """
     if not len(trace):
         raise InputError("has no jobs to make types of", where=trace.name)
-    makers = {"power-of-two": _power_of_two, "grid": _grid, "exact": _exact, "waste-bounded": _waste_bounded}
+    makers: dict[str, Callable[..., Typing]] = {
+        "power-of-two": _power_of_two,
+        "grid": _grid,
+        "exact": _exact,
+        "waste-bounded": _waste_bounded,
+    }
     if method not in makers:
         raise InputError(f"unknown way to make types {method!r}", remedy=f"use one of {', '.join(METHODS)}")
     try:
@@ -168,9 +189,7 @@ def power_exponents(size: NDArray[np.float64], least_exponent: int = LEAST_EXPON
     return np.where(size > 0, np.minimum(e, least_exponent), least_exponent).astype(np.int32)
 
 
-def _power_of_two(
-    trace: Trace, capacity: NDArray[np.float64], *, least_exponent: int = LEAST_EXPONENT
-) -> Typing:
+def _power_of_two(trace: Trace, capacity: NDArray[np.float64], *, least_exponent: int = LEAST_EXPONENT) -> Typing:
     if least_exponent < 0:
         raise InputError(f"a least exponent of {least_exponent}", remedy="use 0 or more")
     size = (trace.demands() / capacity).max(axis=1)
@@ -221,8 +240,12 @@ def _grid(
     # The number of steps, by division and then by comparison with the multiples themselves.
     width = np.array([float(s) for s in steps])
     cells = np.ceil(points / width - 1e-9).astype(np.int64)
-    cells += np.array([[float(k * s) < p for k, s, p in zip(row, steps, point, strict=True)]
-                       for row, point in zip(cells.tolist(), points, strict=True)])
+    cells += np.array(
+        [
+            [float(k * s) < p for k, s, p in zip(row, steps, point, strict=True)]
+            for row, point in zip(cells.tolist(), points, strict=True)
+        ]
+    )
     cells[(cells == 0).all(axis=1), 0] = 1  # a type that asks for nothing would fit any number of times
     grid, which = np.unique(cells, axis=0, return_inverse=True)
     texts = [[_text(float(k * s)) for k, s in zip(row, steps, strict=True)] for row in grid.tolist()]

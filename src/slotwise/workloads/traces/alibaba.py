@@ -1,9 +1,9 @@
 """Alibaba's cluster traces: batch tasks of 2017 and 2018, and the GPU pods ("openb") of 2023.
 
-A batch task is some number of equal instances; the table knows the task's times and one instance's demand. By default
-a task is one job with the demand of one instance. With the option `instances = all` it is as many jobs as it has
-instances, of one batch, each as long as the task. A task with the end 0 has not ended: it is censored at the last
-moment of the table.
+A batch task is some number of equal instances; the table knows the task's times and one instance's demand. By
+default a task is one job with the demand of one instance. With the option `instances = all` it is as many jobs as
+it has instances, of one batch, each as long as the task. A task with the end 0 has not ended: it is censored at the
+last moment of the table.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _tasks(intake: Intake, paths: list[Path], layout: list[str], memory_scale: f
     for path in paths:
         tasks = intake.table(path, TASKS, layout=layout, header=None)
         tasks = intake.without_duplicates(tasks, ["job", "task"], path)
-        last = max(int(tasks["end"].max() or 0), int(tasks["start"].max() or 0))  # type: ignore[call-overload]
+        last = tasks.select(pl.max_horizontal(pl.col("end").max(), pl.col("start").max())).item() or 0
         tasks = intake.leave_out(
             tasks, pl.col("status").is_in(["Waiting", "Ready"]), "tasks that were still waiting at the end"
         )
@@ -60,7 +60,9 @@ def _tasks(intake: Intake, paths: list[Path], layout: list[str], memory_scale: f
             tasks, pl.col("cpu").is_null() | pl.col("memory").is_null(), "tasks with no demand recorded"
         )
         unfinished = pl.col("end") == 0
-        tasks = intake.bad.screen(tasks, ~unfinished & (pl.col("end") < pl.col("start")), "finish before start", path)
+        tasks = intake.bad.screen(
+            tasks, ~unfinished & (pl.col("end") < pl.col("start")), "finish before start", path
+        )
         tasks = tasks.with_columns(
             pl.when(unfinished).then(last).otherwise(pl.col("end")).alias("end"),
             (unfinished | (pl.col("status") != "Terminated")).alias("censored"),
@@ -80,7 +82,7 @@ def _tasks(intake: Intake, paths: list[Path], layout: list[str], memory_scale: f
             pl.col("instances").fill_null(1).clip(1).alias("times"),
         )
         if everyone:
-            jobs = jobs.select(pl.exclude("times").repeat_by("times")).explode(pl.all())
+            jobs = jobs.select(pl.exclude("times").repeat_by("times")).explode(pl.selectors.all())
         yield jobs.drop("times", strict=False)
 
 
@@ -186,7 +188,9 @@ def _read_gpu(intake: Intake) -> Reading:
         default = [path for path in pods if "default" in path.name]
         if len(default) != 1 or all(path.is_file() for path in intake.paths):
             raise InputError(
-                "several pod lists", where=str(pods[0].parent), remedy="name one; the others are samples of the default"
+                "several pod lists",
+                where=str(pods[0].parent),
+                remedy="name one; the others are samples of the default",
             )
         pods = default
     groups: list[Servers] = []

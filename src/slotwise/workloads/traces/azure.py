@@ -1,9 +1,9 @@
 """Azure's public VM traces: `vmtable.csv` of 2017 (V1) and 2019 (V2), and the packing trace of 2020 (SQLite).
 
-In `vmtable.csv` a VM is created and deleted at multiples of 300 seconds; one that was deleted in the interval it was
-created in is taken to have lived half of one. VMs that are there from the first moment, or still there at the last,
-lived longer than is seen: they are censored, and left out with `interrupted = drop`. The 2019 table gives buckets:
-above 24 cores is read as 30 and above 64 GB as 70, as in the data set's own analysis.
+In `vmtable.csv` a VM is created and deleted at multiples of 300 seconds; one that was deleted in the interval it
+was created in is taken to have lived half of one. VMs that are there from the first moment, or still there at the
+last, lived longer than is seen: they are censored, and left out with `interrupted = drop`. The 2019 table gives
+buckets: above 24 cores is read as 30 and above 64 GB as 70, as in the data set's own analysis.
 
 `azure2017` also reads the table of that trace that Bergsma et al. (SOSP 2021) made of it, as Parquet: arrivals in
 batches of one tenant, durations in bins.
@@ -67,7 +67,9 @@ def _lived(seconds: pl.Expr) -> pl.Expr:
 def _number(intake: Intake, frame: pl.DataFrame, name: str, path: Path) -> pl.DataFrame:
     value = pl.col(name).replace(list(BUCKETS), [str(v) for v in BUCKETS.values()]).cast(pl.Float64, strict=False)
     bad = value.is_null() | (value < 0)
-    return intake.bad.screen(frame, bad, f"text in a number (column {name!r})", path).with_columns(value.alias(name))
+    return intake.bad.screen(frame, bad, f"text in a number (column {name!r})", path).with_columns(
+        value.alias(name)
+    )
 
 
 def _vmtable(intake: Intake, paths: list[Path]) -> Iterator[pl.DataFrame]:

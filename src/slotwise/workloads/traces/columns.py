@@ -1,9 +1,9 @@
 """Any table with named columns, CSV or Parquet: say which column is what.
 
-The option `map` is a mapping from the schema's names to the table's: `arrival`, then `duration` or `end` (and `start`,
-where a job waited before it ran), `demand.<resource>` for each resource, and any of the optional columns. Without it
-the table's columns must bear the schema's names. `time_unit` is s (default), ms, us, ns, min, h, d, or `iso` for times
-such as 2024-01-31T12:00:00.
+The option `map` is a mapping from the schema's names to the table's: `arrival`, then `duration` or `end` (and
+`start`, where a job waited before it ran), `demand.<resource>` for each resource, and any of the optional columns.
+Without it the table's columns must bear the schema's names. `time_unit` is s (default), ms, us, ns, min, h, d, or
+`iso` for times such as 2024-01-31T12:00:00.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def _names(path: Path, intake: Intake) -> list[str]:
         try:
             return list(pl.read_parquet_schema(path))
         except (pl.exceptions.PolarsError, OSError) as problem:
-            raise InputError(f"is not a Parquet file ({str(problem).splitlines()[0]})", where=str(path)) from problem
+            raise InputError(
+                f"is not a Parquet file ({str(problem).splitlines()[0]})", where=str(path)
+            ) from problem
     first = next(blocks(path, intake.bad, size=1 << 16), None)
     return header_of(first[1]) if first is not None else []
 
@@ -40,7 +42,9 @@ def _mapping(intake: Intake) -> dict[str, str]:
     for name in given:
         if name not in known and not name.startswith(DEMAND):
             raise InputError(
-                f"a trace has no column {name!r}", where="map", remedy=f"it has {', '.join(sorted(known))}, demand.*"
+                f"a trace has no column {name!r}",
+                where="map",
+                remedy=f"it has {', '.join(sorted(known))}, demand.*",
             )
     names = _names(intake.paths[0], intake)
     taken = set(given.values())

@@ -7,6 +7,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
@@ -16,12 +17,19 @@ from slotwise.workloads.traces.summary import dispersion
 WIDTHS = (1, 5, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 2 * 3600, 6 * 3600, 86_400, 7 * 86_400)
 MOST_WINDOWS = 120
 INK, SOFT, LINE = "#1f2933", "#7b8794", "#e4e7eb"
-TICKS = {"days": [1, 2, 5, 10], "hours": [1, 2, 2.4, 3, 6, 10], "minutes": [1, 1.5, 2, 3, 6, 10], "seconds": [1, 2, 5, 10]}
+TICKS = {
+    "days": [1, 2, 5, 10],
+    "hours": [1, 2, 2.4, 3, 6, 10],
+    "minutes": [1, 1.5, 2, 3, 6, 10],
+    "seconds": [1, 2, 5, 10],
+}
 COLOURS = ("#2f6f9f", "#d9822b", "#3a8f5c", "#a854a8", "#b03a48", "#6b705c")
 
 
 def nice_width(span: float) -> float:
-    """20 minutes, as the paper has it, where that gives 24 to `MOST_WINDOWS` windows; else the nearest that does."""
+    """20 minutes, as the paper has it, where that gives 24 to `MOST_WINDOWS` windows; else the nearest that
+    does.
+    """
     if 24 <= span / 1200 <= MOST_WINDOWS:
         return 1200.0
     return float(next((w for w in WIDTHS if span / w <= MOST_WINDOWS), WIDTHS[-1]))
@@ -63,8 +71,7 @@ def arrivals_figure(trace: Trace, width: float | None = None) -> Figure:
     counts = counts[:-1] if len(counts) > 1 else counts  # the trace's end cuts the last window off
     edges = np.arange(len(counts) + 1) * width / unit
     with matplotlib.rc_context({"font.family": "DejaVu Sans", "font.size": 10, "svg.fonttype": "path"}):
-        figure = Figure(figsize=(9, 5.4), layout="constrained", facecolor="white")
-        figure.get_layout_engine().set(h_pad=0.09, w_pad=0.09)
+        figure = Figure(figsize=(9, 5.4), layout=ConstrainedLayoutEngine(h_pad=0.09, w_pad=0.09), facecolor="white")
         top, low = figure.subplots(2, 1, sharex=True, height_ratios=(2.1, 1))
         top.stairs(counts, edges, fill=True, color=COLOURS[0], alpha=0.16, linewidth=0)
         top.stairs(counts, edges, color=COLOURS[0], linewidth=1.6)

@@ -111,11 +111,17 @@ def _screened(intake: Intake, events: pl.DataFrame, before: int, path: Path) -> 
 def read_machines(intake: Intake, path: Path) -> tuple[Servers, ...]:
     """The cluster as the trace begins: the machines added at time 0, by platform and capacity."""
     table = intake.table(path, MACHINES).filter((pl.col("time") == 0) & (pl.col("event") == 0))
-    table = intake.leave_out(table, pl.col("cpu").is_null() | pl.col("memory").is_null(), "machines of unknown size")
+    table = intake.leave_out(
+        table, pl.col("cpu").is_null() | pl.col("memory").is_null(), "machines of unknown size"
+    )
     table = table.unique("machine", keep="first", maintain_order=True)
-    groups = table.group_by("platform", "cpu", "memory").len("count").sort("count", "cpu", "memory", descending=True)
+    groups = (
+        table.group_by("platform", "cpu", "memory").len("count").sort("count", "cpu", "memory", descending=True)
+    )
     return tuple(
-        Servers(f"{row['platform'][:6]}-{row['cpu']:g}-{row['memory']:g}", row["count"], (row["cpu"], row["memory"]))
+        Servers(
+            f"{row['platform'][:6]}-{row['cpu']:g}-{row['memory']:g}", row["count"], (row["cpu"], row["memory"])
+        )
         for row in groups.iter_rows(named=True)
     )
 

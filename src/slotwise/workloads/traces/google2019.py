@@ -64,7 +64,9 @@ def _files(intake: Intake) -> dict[str, list[Path]]:
         inside = path.rglob("*") if path.is_dir() else [path]
         for file in sorted(p for p in inside if p.is_file() and not p.name.startswith(".")):
             folder = file.parent.name if path.is_dir() else ""
-            kind = next((k for k in ("collection", "machine") if f"{k}_" in file.name or f"{k}_" in folder), "instance")
+            kind = next(
+                (k for k in ("collection", "machine") if f"{k}_" in file.name or f"{k}_" in folder), "instance"
+            )
             tables[kind].append(file)
     return tables
 

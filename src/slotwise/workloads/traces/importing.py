@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -111,8 +112,11 @@ def _looks_like_header(
     fields = header_of(block, separator)
     number = next(column for column in columns if column.kind is not str)
     place = names.index(number.name)
-    return place < len(fields) and fields[place] != "" and number.fault(fields[place]) is not None and any(
-        character.isalpha() for character in fields[place]
+    return (
+        place < len(fields)
+        and fields[place] != ""
+        and number.fault(fields[place]) is not None
+        and any(character.isalpha() for character in fields[place])
     )
 
 
@@ -211,10 +215,16 @@ class Spool:
         self.arrivals = []
         cuts = [-np.inf, *sorted(set(arrivals[RANGE::RANGE].to_list())), np.inf]
         spooled = [pl.scan_parquet(path) for path in self.files]
-        for low, high in zip(cuts[:-1], cuts[1:], strict=True):
+        for low, high in pairwise(cuts):
             inside = (pl.col("arrival") >= low) & (pl.col("arrival") < high)
             parts = pl.collect_all([part.filter(inside) for part in spooled])
             yield pl.concat(parts).sort("arrival", maintain_order=True).with_columns(moved)
+
+
+def size_of(paths: Sequence[Path]) -> int:
+    """Bytes in files and directories, for a progress bar."""
+    files = (file for path in paths for file in (path.rglob("*") if path.is_dir() else [path]))
+    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def _prepare(

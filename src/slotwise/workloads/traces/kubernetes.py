@@ -1,9 +1,10 @@
-"""A pod list from Kubernetes: `kubectl get pods --all-namespaces -o json` (and, for the servers, `kubectl get nodes`).
+"""A pod list from Kubernetes: `kubectl get pods --all-namespaces -o json` (and, for the servers, `kubectl get
+nodes`).
 
 A pod asks for what its containers request together or its largest init container does, whichever is more, plus its
-overhead. It arrives when it was created and runs from `status.startTime` until its last container finished; one that
-still runs is censored at the newest moment in the files (or the option `now`, an ISO time). A pod that never started
-is left out. Lines do not mean much in this JSON, so a bad pod is told by its place in the list.
+overhead. It arrives when it was created and runs from `status.startTime` until its last container finished; one
+that still runs is censored at the newest moment in the files (or the option `now`, an ISO time). A pod that never
+started is left out. Lines do not mean much in this JSON, so a bad pod is told by its place in the list.
 """
 
 from __future__ import annotations
@@ -70,7 +71,9 @@ def _amounts(requests: dict[str, Any] | None) -> Counter[str]:
 
 
 def requests_of(spec: dict[str, Any]) -> dict[str, float]:
-    """What the scheduler reserves for a pod: max(containers and sidecars together, each init step), plus overhead."""
+    """What the scheduler reserves for a pod: max(containers and sidecars together, each init step), plus
+    overhead.
+    """
     running: Counter[str] = Counter()
     most: Counter[str] = Counter()
     for step in spec.get("initContainers") or []:
@@ -210,7 +213,9 @@ def read(intake: Intake) -> Reading:
     meta = TraceMeta(
         source="kubernetes",
         resources=resources,
-        units={name: {"cpu": "core", "memory": "GiB", "ephemeral-storage": "GiB"}.get(name, "") for name in resources},
+        units={
+            name: {"cpu": "core", "memory": "GiB", "ephemeral-storage": "GiB"}.get(name, "") for name in resources
+        },
         servers=servers,
         clock="Unix time",
     )

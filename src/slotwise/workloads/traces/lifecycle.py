@@ -96,7 +96,8 @@ class LifeCycles:
                 f"job ids up to 2^{63 - INDEX_BITS} and task indices up to 2^{INDEX_BITS} are read, not beyond",
                 where=str(self.paths[row["file"]]),
             )
-        return (job << INDEX_BITS) | task
+        key: NDArray[np.int64] = (job << INDEX_BITS) | task
+        return key
 
     def _count(
         self,

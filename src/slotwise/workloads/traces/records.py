@@ -73,7 +73,8 @@ def _from_csv(intake: Intake, path: Path, fields: Sequence[Field], separator: st
     columns = [Column(name, c.kind, c.required, c.low, c.few) for c, name in chosen if name is not None]
     frame = intake.table(path, columns, header=True, separator=separator)
     return frame.select(
-        "line", *(pl.col(n).alias(c.name) if n is not None else pl.lit(None, c.dtype).alias(c.name) for c, n in chosen)
+        "line",
+        *(pl.col(n).alias(c.name) if n is not None else pl.lit(None, c.dtype).alias(c.name) for c, n in chosen),
     )
 
 

@@ -1,7 +1,7 @@
 """The trace: one table of jobs, sorted by arrival, and what its numbers mean.
 
-A job n arrives at a_n >= 0 (seconds after the trace's origin, a_1 <= a_2 <= ...), runs for d_n > 0 seconds once it is
-started, and asks for w_n in R^R, w_n >= 0, all the while. On disk it is one Parquet file:
+A job n arrives at a_n >= 0 (seconds after the trace's origin, a_1 <= a_2 <= ...), runs for d_n > 0 seconds once it
+is started, and asks for w_n in R^R, w_n >= 0, all the while. On disk it is one Parquet file:
 
 | column | type | |
 |---|---|---|
@@ -122,7 +122,9 @@ class TraceMeta:
                 remedy="upgrade Slotwise",
             )
         if meta.time_unit != "s":
-            raise InputError(f"has times in {meta.time_unit!r}", where=where, remedy="a trace counts in seconds (s)")
+            raise InputError(
+                f"has times in {meta.time_unit!r}", where=where, remedy="a trace counts in seconds (s)"
+            )
         return meta
 
 

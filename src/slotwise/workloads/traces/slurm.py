@@ -1,8 +1,8 @@
 """Slurm's accounting: `sacct --allusers --parsable2 --format=JobID,User,Submit,Start,End,State,ReqCPUS,ReqMem,...`.
 
-Needed: JobID, Submit, Start, End, State, and CPUs and memory from AllocTRES or ReqTRES (which also have the GPUs), or
-from ReqCPUS, AllocCPUS or NCPUS and ReqMem. Steps (`123.batch`) are parts of their job and no jobs. A job that did not
-end as COMPLETED is censored; one that never started is left out.
+Needed: JobID, Submit, Start, End, State, and CPUs and memory from AllocTRES or ReqTRES (which also have the GPUs),
+or from ReqCPUS, AllocCPUS or NCPUS and ReqMem. Steps (`123.batch`) are parts of their job and no jobs. A job that
+did not end as COMPLETED is censored; one that never started is left out.
 """
 
 from __future__ import annotations
@@ -120,7 +120,11 @@ def _chunks(frames: list[pl.DataFrame]) -> Iterator[pl.DataFrame]:
             pl.max_horizontal(pl.col("End") - pl.col("Start"), pl.lit(0.5)).alias("duration"),
             pl.col("^demand\\..*$"),
             pl.coalesce("User", "Account").alias("tenant"),
-            pl.col("Priority").cast(pl.Int64, strict=False).clip(-(2**31), 2**31 - 1).cast(pl.Int32).alias("priority"),
+            pl.col("Priority")
+            .cast(pl.Int64, strict=False)
+            .clip(-(2**31), 2**31 - 1)
+            .cast(pl.Int32)
+            .alias("priority"),
             "censored",
             pl.col("JobID").alias("id"),
         )

@@ -2,8 +2,8 @@
 
 Burstiness is the index of dispersion of counts: with N_w the arrivals in a window of w seconds,
 IDC(w) = Var N_w / E N_w. It is 1 at every w for a Poisson process and grows with w where the rate itself wanders.
-The offered load of a resource is sum_n d_n w_n / T, T the span from the first arrival to the last: the amount in use on
-average if every job started at once, and with the capacity of a server, how many servers that is.
+The offered load of a resource is sum_n d_n w_n / T, T the span from the first arrival to the last: the amount in
+use on average if every job started at once, and with the capacity of a server, how many servers that is.
 """
 
 from __future__ import annotations
@@ -121,7 +121,10 @@ def summarise(trace: Trace, capacity: Mapping[str, float] | None = None) -> Summ
         jobs=len(trace),
         span=trace.span,
         rate=len(trace) / trace.span if trace.span > 0 else float("nan"),
-        interarrival={"mean": float(gaps.mean()), "cv": float(gaps.std() / gaps.mean()) if gaps.mean() > 0 else 0.0},
+        interarrival={
+            "mean": float(gaps.mean()),
+            "cv": float(gaps.std() / gaps.mean()) if gaps.mean() > 0 else 0.0,
+        },
         duration=_spread(trace.duration),
         demand={name: _spread(frame[DEMAND + name].to_numpy()) for name in trace.resources},
         shapes=shapes.height,

@@ -1,11 +1,12 @@
 """The Standard Workload Format of the Parallel Workloads Archive: 18 numbers a line, `;` before comments.
 
-A job asks for processors (field 8, or those it got, field 5) and, where the log says, for memory (field 10, or what it
-used, field 7). The standard has memory in kB per processor; some logs have bytes or kB for the whole job, which the
-option `memory` says: `kb-per-cpu` (default), `kb` or `bytes`. Fields beyond 18, as some logs have, are not read.
+A job asks for processors (field 8, or those it got, field 5) and, where the log says, for memory (field 10, or what
+it used, field 7). The standard has memory in kB per processor; some logs have bytes or kB for the whole job, which
+the option `memory` says: `kb-per-cpu` (default), `kb` or `bytes`. Fields beyond 18, as some logs have, are not
+read.
 
-Servers: a file `LOG.machines` beside the log (number, name, count, processors, speed, memory in kB), or one server of
-the header's MaxProcs, since a parallel job may span the machine.
+Servers: a file `LOG.machines` beside the log (number, name, count, processors, speed, memory in kB), or one server
+of the header's MaxProcs, since a parallel job may span the machine.
 """
 
 from __future__ import annotations
@@ -138,11 +139,12 @@ def read(intake: Intake) -> Reading:
     jobs = _prepared(intake, logs[0], unit, header)
     with_memory = jobs.height > 0 and jobs["memory"].null_count() < jobs.height
     servers = _machines(logs[0], header, with_memory)
-    if with_memory and servers and jobs["memory"].median() > max(s.capacity[1] for s in servers):  # type: ignore[operator]
+    most = max((s.capacity[1] for s in servers), default=0.0) if with_memory else 0.0
+    if most and (jobs["memory"].drop_nulls() > most).mean() > 0.5:  # type: ignore[operator]
         raise InputError(
             f"asks for more memory than any machine has in most jobs (read as {unit})",
             where=str(logs[0]),
-            remedy="say what its memory is: memory=bytes, memory=kb or memory=kb-per-cpu",
+            remedy=f"say what its memory is: --option memory=({'|'.join(MEMORY)})",
         )
     start = header.get("UnixStartTime", "0").split()[0]
     meta = TraceMeta(

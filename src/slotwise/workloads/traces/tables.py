@@ -191,7 +191,9 @@ def parse(
     """
     names = list(layout) if layout is not None else [column.name for column in columns]
     frame = _fast(block, first_line, columns, names, separator, null_values)
-    return frame if frame is not None else _slow(block, first_line, columns, names, path, bad, separator, null_values)
+    return (
+        frame if frame is not None else _slow(block, first_line, columns, names, path, bad, separator, null_values)
+    )
 
 
 def _fast(

@@ -1,4 +1,6 @@
-"""Cutting, thinning, stretching, joining and lengthening traces. Every tool returns a new trace and notes what it did."""
+"""Cutting, thinning, stretching, joining and lengthening traces. Every tool returns a new trace and notes what it
+did.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,13 @@ def _moved(frame: pl.DataFrame) -> tuple[pl.DataFrame, float]:
 def window(
     trace: Trace, *, start: float = 0.0, end: float | None = None, first: int = 0, jobs: int | None = None
 ) -> Trace:
-    """The jobs that arrive in [start, end) seconds, and of those `jobs` from number `first` on; moved to begin at 0."""
+    """The jobs that arrive in [start, end) seconds, and of those `jobs` from number `first` on; moved to begin at
+    0.
+    """
     if start < 0 or (end is not None and end <= start) or first < 0 or (jobs is not None and jobs < 1):
-        raise InputError("an empty window", where=trace.name, remedy="use 0 <= start < end, first >= 0 and jobs >= 1")
+        raise InputError(
+            "an empty window", where=trace.name, remedy="use 0 <= start < end, first >= 0 and jobs >= 1"
+        )
     inside = pl.col("arrival") >= start
     if end is not None:
         inside &= pl.col("arrival") < end
@@ -75,7 +81,8 @@ def _relabelled(frames: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
         if "batch" in frame.columns:
             dense = pl.col("batch").rank("dense").cast(pl.Int64) - 1 + offset
             frame = frame.with_columns(dense.alias("batch"))
-            offset = int(frame["batch"].max() or 0) + 1 if frame["batch"].null_count() < frame.height else offset  # type: ignore[call-overload]
+            largest = frame["batch"].max()
+            offset = largest + 1 if isinstance(largest, int) else offset
         out.append(frame)
     return out
 
@@ -89,7 +96,9 @@ def concat(traces: Sequence[Trace], *, gap: float | None = None) -> Trace:
     for other in traces[1:]:
         if other.resources != first.resources:
             raise InputError(
-                f"has the resources {', '.join(other.resources)}", where=other.name, remedy=f"{first.name} has {', '.join(first.resources)}"
+                f"has the resources {', '.join(other.resources)}",
+                where=other.name,
+                remedy=f"{first.name} has {', '.join(first.resources)}",
             )
         for name in first.resources:
             if other.meta.units.get(name) != first.meta.units.get(name):
@@ -123,7 +132,10 @@ def split(trace: Trace, by: str = "tenant") -> dict[str, Trace]:
     for value in sizes[by].to_list():
         name = "none" if value is None else str(value)
         frame = trace.frame.filter(pl.col(by).eq_missing(value))
-        parts[name] = replace(trace.with_frame(frame, f"split: {by} {name}"), name=f"{trace.name}-{_safe(name)}")
+        label = f"{trace.name}-{_safe(name)}"
+        if label in {part.name for part in parts.values()}:  # two names may look alike once made safe for a file
+            label += f"-{len(parts)}"
+        parts[name] = replace(trace.with_frame(frame, f"split: {by} {name}"), name=label)
     return parts
 
 
@@ -132,10 +144,10 @@ def _safe(text: str) -> str:
 
 
 def bootstrap(trace: Trace, jobs: int, *, seed: int = 1, block: float = BLOCK_SECONDS) -> Trace:
-    """A longer (or another) trace of `jobs` jobs: stretches of `block` seconds of the real one, drawn with replacement
-    and laid end to end (the moving-block bootstrap). Within a stretch every job, batch and burst is as it was, so
-    burstiness is kept up to the block's length; the stretches begin at uniform moments, the end joined to the start,
-    so every job is as likely as any other."""
+    """A longer (or another) trace of `jobs` jobs: stretches of `block` seconds of the real one, drawn with
+    replacement and laid end to end (the moving-block bootstrap). Within a stretch every job, batch and burst is as
+    it was, so burstiness is kept up to the block's length; the stretches begin at uniform moments, the end joined
+    to the start, so every job is as likely as any other."""
     if jobs < 1:
         raise InputError(f"{jobs} jobs", remedy="ask for 1 or more")
     if not 0 < block <= max(trace.span, 0.0):
