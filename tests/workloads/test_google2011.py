@@ -141,7 +141,7 @@ def test_what_is_left_out_is_counted_by_reason(tmp_path: Path) -> None:
         line(21, 5, 0, FINISH, "", ""),  # no demand
         line(22, 6, 0, SUBMIT),
         line(23, 6, 0, SCHEDULE),  # still running
-        *[text for text in GOOD],
+        *GOOD,
         line(2**63 - 1, 6, 0, FINISH),
     ]
     _, report = import_trace("google2011", [part(tmp_path, lines)])
@@ -163,7 +163,13 @@ def test_machines_as_the_trace_begins(tmp_path: Path) -> None:
     (tmp_path / "task_events").mkdir()
     (tmp_path / "machine_events").mkdir()
     part(tmp_path / "task_events", GOOD)
-    rows = ["0,1,0,aaaaaaaa,0.5,0.25", "0,2,0,aaaaaaaa,0.5,0.25", "0,3,0,bbbbbbbb,1,1", "0,4,0,cccc,,", "9,5,0,aaaaaaaa,0.5,0.25"]
+    rows = [
+        "0,1,0,aaaaaaaa,0.5,0.25",
+        "0,2,0,aaaaaaaa,0.5,0.25",
+        "0,3,0,bbbbbbbb,1,1",
+        "0,4,0,cccc,,",
+        "9,5,0,aaaaaaaa,0.5,0.25",
+    ]
     part(tmp_path / "machine_events", rows)
     trace, report = import_trace("google2011", [tmp_path])
     assert [(s.count, s.capacity) for s in trace.meta.servers] == [(2, (0.5, 0.25)), (1, (1.0, 1.0))]
@@ -172,8 +178,14 @@ def test_machines_as_the_trace_begins(tmp_path: Path) -> None:
 
 BAD = {
     "wrong column count": ("1,2,3", r"part.*:3: wrong column count \(3 columns, not 13\)"),
-    "text in a number": (GOOD[2].replace("602000000", "6o2"), r":3: text in a number \(column 'time' holds '6o2'\)"),
-    "missing value": (GOOD[2].replace("602000000,,6", "602000000,,"), r":3: missing value \(column 'job' is empty\)"),
+    "text in a number": (
+        GOOD[2].replace("602000000", "6o2"),
+        r":3: text in a number \(column 'time' holds '6o2'\)",
+    ),
+    "missing value": (
+        GOOD[2].replace("602000000,,6", "602000000,,"),
+        r":3: missing value \(column 'job' is empty\)",
+    ),
     "number is too small": (line(602_000_000, 6, 1, SUBMIT, "-0.5"), r":3: number is too small"),
     "number is not finite": (line(602_000_000, 6, 1, SUBMIT, "nan"), r":3: number is not finite"),
     "unknown event type": (line(602_000_000, 6, 1, 12), r":3: unknown event type"),

@@ -14,7 +14,11 @@ from slotwise.workloads.traces import Servers, Trace, TraceMeta, read_trace, wri
 
 
 def frame(**changes: object) -> pl.DataFrame:
-    columns: dict[str, object] = {"arrival": [0.0, 1.0, 1.0], "duration": [2.0, 3.0, 4.0], "demand.cpu": [0.5, 1.0, 0.0]}
+    columns: dict[str, object] = {
+        "arrival": [0.0, 1.0, 1.0],
+        "duration": [2.0, 3.0, 4.0],
+        "demand.cpu": [0.5, 1.0, 0.0],
+    }
     columns.update(changes)
     return pl.DataFrame({name: values for name, values in columns.items() if values is not None})
 
@@ -23,7 +27,9 @@ META = TraceMeta("test", ("cpu",), {"cpu": "core"}, {"cpu": 4.0}, (Servers("big"
 
 
 def test_round_trip_keeps_every_value_and_its_meaning(tmp_path: Path) -> None:
-    trace = Trace(frame(batch=[1, 1, 2], tenant=["a", None, "c"], censored=[True, False, False], id=[7, 8, 9]), META)
+    trace = Trace(
+        frame(batch=[1, 1, 2], tenant=["a", None, "c"], censored=[True, False, False], id=[7, 8, 9]), META
+    )
     write_trace(trace, tmp_path / "t.parquet")
     again = read_trace(tmp_path / "t.parquet")
     assert again.frame.equals(trace.frame)
@@ -91,4 +97,9 @@ def test_refuses_metadata_it_cannot_read(change: dict[str, object], reason: str,
 
 def test_optional_columns_can_be_left_on_disk(tmp_path: Path) -> None:
     write_trace(Trace(frame(tenant=["a", "b", "c"], id=[1, 2, 3]), META), tmp_path / "t.parquet")
-    assert read_trace(tmp_path / "t.parquet", columns=["id"]).frame.columns == ["arrival", "duration", "demand.cpu", "id"]
+    assert read_trace(tmp_path / "t.parquet", columns=["id"]).frame.columns == [
+        "arrival",
+        "duration",
+        "demand.cpu",
+        "id",
+    ]

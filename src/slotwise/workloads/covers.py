@@ -8,8 +8,8 @@ Given points p_i >= 0 in R^R with weights m_i > 0, choose covers c_1..c_K. A poi
 and the waste is that minus the constant sum_i m_i |p_i|. In one dimension an optimal cover set is found by dynamic
 programming. In more it is NP-hard, and it is searched: given all covers but one, the best place for that one is
 looked for among the joins of a point with what nobody else covers, then along each coordinate; this is done for
-each cover in turn until none moves; then a few covers are torn out at random and put back, and the better set is
-kept.
+each cover in turn until none moves. That is done from several starts, then a few covers of the best set are torn
+out at random and put back, again and again, and the better set is kept.
 
 Covers always have coordinates that some point has, so nothing is rounded twice and exact decimals stay exact.
 """
@@ -131,25 +131,80 @@ def _settle(points: Floats, weight: Floats, covers: Floats, cost: float) -> floa
 
 
 @kernel
-def _search(points: Floats, weight: Floats, K: int, torn: NDArray[np.int64]) -> Floats:
-    """The best cover set found: grown greedily, settled, then improved by tearing out the covers torn[t]."""
-    n, R = points.shape
-    covers = np.empty((K, R))
-    others = np.full(n, math.inf)
+def _grow(points: Floats, weight: Floats, covers: Floats) -> float:
+    """Fill `covers` one by one, each the best addition to those before; the first covers everything."""
+    others = np.full(points.shape[0], math.inf)
     cost = math.inf
-    for k in range(K):
+    for k in range(covers.shape[0]):
         cost = _best_cover(points, weight, others, covers[k])
         _norms(points, weight, covers[: k + 1], -1, others)
-    cost = _settle(points, weight, covers, cost)
+    return cost
+
+
+@kernel
+def _gather(points: Floats, weight: Floats, seeds: NDArray[np.int64], covers: Floats) -> float:
+    """Fill `covers` with joins: each point in turn goes to the group that grows the least by it."""
+    n, R = points.shape
+    K = covers.shape[0]
+    mass = np.zeros(K)
+    for k in range(K):
+        covers[k, :] = points[seeds[k]]
+    for i in range(n):
+        chosen = 0
+        least = math.inf
+        for k in range(K):
+            rise = 0.0  # of the group's cost: its mass times the growth, and the point's own excess
+            for r in range(R):
+                top = max(covers[k, r], points[i, r])
+                rise += mass[k] * (top - covers[k, r]) + weight[i] * (top - points[i, r])
+            if rise < least:
+                least = rise
+                chosen = k
+        mass[chosen] += weight[i]
+        for r in range(R):
+            covers[chosen, r] = max(covers[chosen, r], points[i, r])
+    return _norms(points, weight, covers, -1, np.empty(n))
+
+
+@kernel
+def _mend(points: Floats, weight: Floats, covers: Floats, torn: NDArray[np.int64], price: float) -> float:
+    """Tear the covers `torn` out and put them back one by one.
+
+    All but the last may leave points uncovered, at `price` each: else the first one back would have to cover
+    everything and the set would never leave its valley.
+    """
+    n = points.shape[0]
+    others = np.empty(n)
+    for k in torn:
+        covers[k, :] = -1.0  # dominates nothing
+    cost = math.inf
+    for place in range(len(torn)):
+        _norms(points, weight, covers, torn[place], others)
+        if place < len(torn) - 1:
+            for i in range(n):
+                others[i] = min(others[i], price)
+        cost = _best_cover(points, weight, others, covers[torn[place]])
+    return cost
+
+
+@kernel
+def _search(
+    points: Floats, weight: Floats, K: int, seeds: NDArray[np.int64], torn: NDArray[np.int64], price: Floats
+) -> Floats:
+    """The best set found: from a greedy start and from the groups around seeds[t], then by mending torn[t]."""
+    R = points.shape[1]
+    covers = np.empty((K, R))
     trial = np.empty((K, R))
-    for t in range(torn.shape[0]):
-        trial[:] = covers
-        for k in torn[t]:
-            trial[k, :] = -1.0  # dominates nothing
-        found = math.inf
-        for k in torn[t]:
-            _norms(points, weight, trial, k, others)
-            found = _best_cover(points, weight, others, trial[k])
+    cost = _settle(points, weight, covers, _grow(points, weight, covers))
+    largest = 0.0
+    for r in range(R):
+        largest += points[:, r].max()
+    for t in range(len(seeds) + len(torn)):
+        if t < len(seeds):
+            found = _gather(points, weight, seeds[t], trial)
+        else:
+            trial[:] = covers
+            found = _mend(points, weight, trial, torn[t - len(seeds)], price[t - len(seeds)] * largest)
         found = _settle(points, weight, trial, found)
         if found < cost * (1.0 - 1e-12):
             covers[:] = trial
@@ -234,8 +289,17 @@ def choose_covers(points: Floats, weight: Floats, K: int, *, tries: int = 40, se
         # Heavy points first: a losing trial is then given up early.
         order = np.argsort(-mass, kind="stable")
         rng = np.random.default_rng(seed)
-        torn = np.array([rng.choice(K, min(2, K), replace=False) for _ in range(tries)], dtype=np.int64)
-        covers = _search(few[order], mass[order], K, torn.reshape(tries, min(2, K)))
+        starts = tries // 2
+        seeds = np.array([rng.choice(len(few), K, replace=False) for _ in range(starts)], dtype=np.int64)
+        torn = np.array([rng.choice(K, min(3, K), replace=False) for _ in range(tries - starts)], dtype=np.int64)
+        covers = _search(
+            few[order],
+            mass[order],
+            K,
+            seeds.reshape(starts, K),
+            torn.reshape(tries - starts, min(3, K)),
+            rng.uniform(0.1, 1.0, tries - starts),
+        )
     # Every cover shrinks to the join of what it got; one that got nothing goes.
     chosen = assign(points, covers)
     used = np.unique(chosen)

@@ -87,7 +87,7 @@ def _events(intake: Intake, paths: list[Path]) -> Iterator[pl.DataFrame]:
             before = int(events["time"][-1]) if events.height else before
             event = pl.Series("event", CODES[events["event"].to_numpy()])
             yield lives.feed(events.with_columns(event, pl.lit(number, pl.Int16).alias("file")))
-    yield lives.close()
+    yield from lives.close()
 
 
 def _is_odd(events: pl.DataFrame, before: int) -> bool:

@@ -110,7 +110,7 @@ def _jobs(intake: Intake, instances: list[Path], collections: list[Path]) -> Ite
     events = events.sort("time", "event", maintain_order=True)
     lives = LifeCycles(intake, instances)
     yield lives.feed(events)
-    yield lives.close()
+    yield from lives.close()
 
 
 def read(intake: Intake) -> Reading:

@@ -10,6 +10,7 @@ started is left out. Lines do not mean much in this JSON, so a bad pod is told b
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections import Counter
 from collections.abc import Iterator
@@ -34,27 +35,25 @@ SUFFIX = {
     "G": 1e9,
     "T": 1e12,
     "P": 1e15,
+    "E": 1e18,
     "Ki": 2.0**10,
     "Mi": 2.0**20,
     "Gi": 2.0**30,
     "Ti": 2.0**40,
     "Pi": 2.0**50,
+    "Ei": 2.0**60,
 }
 GIB = 2.0**30
+QUANTITY = re.compile(r"^\+?((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)([A-Za-z]*)$")
 BYTES = ("memory", "ephemeral-storage")
 
 
 def quantity(text: object) -> float:
     """A Kubernetes quantity (`500m`, `1.5Gi`, `2e3`) as a number; ValueError where it is none."""
-    word = str(text).strip()
-    number = word.rstrip("numkMGTPi")
-    suffix = word[len(number) :]
-    if suffix not in SUFFIX:
-        raise ValueError(f"{word!r} is no quantity")
-    value = float(number) * SUFFIX[suffix]
-    if not 0 <= value < float("inf"):
-        raise ValueError(f"{word!r} is no quantity")
-    return value
+    found = QUANTITY.match(str(text).strip())
+    if not found or found[2] not in SUFFIX:
+        raise ValueError(f"{text!r} is no quantity")
+    return float(found[1]) * SUFFIX[found[2]]
 
 
 def _resource(name: str) -> str:

@@ -10,7 +10,7 @@ for the next one; nothing else is kept, so memory grows with the open tasks and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +25,7 @@ SUBMIT, SCHEDULE, FINISH, STOP, UPDATE = 0, 1, 2, 3, 4
 
 MICROS = 1e6  # in a second; dividing by it rounds once, multiplying by 1e-6 twice
 INDEX_BITS = 20
+LEAST_ROWS = 300_000
 
 COLUMNS = ["time", "job", "task", "event", "tenant", "priority", "cpu", "memory", "file", "line"]
 """What `LifeCycles.feed` wants; times are integers in microseconds."""
@@ -38,21 +39,32 @@ class LifeCycles:
         self.paths = paths
         self.open: pl.DataFrame | None = None
         self.last_time = 0
+        self.held: list[pl.DataFrame] = []
+        self.held_rows = 0
 
     def feed(self, events: pl.DataFrame) -> pl.DataFrame:
-        """The jobs that end in this block of events (columns `COLUMNS`, in the order of time)."""
-        if not events.height:
+        """Take a block of events (columns `COLUMNS`, in the order of time); the jobs that are known to have ended.
+
+        Blocks are gathered until they outweigh the open tasks, which are sorted anew each time: so the work stays
+        in proportion to the events however many tasks are open.
+        """
+        if events.height:
+            self.last_time = int(events["time"][-1])
+            self.held.append(events.select(COLUMNS))
+            self.held_rows += events.height
+        waiting = self.open.height if self.open is not None else 0
+        return self._sort_out() if self.held_rows >= max(LEAST_ROWS, 2 * waiting) else _no_jobs()
+
+    def _sort_out(self) -> pl.DataFrame:
+        """The jobs that end in the gathered events."""
+        if not self.held:
             return _no_jobs()
-        self.last_time = int(events["time"][-1])
-        events = events.select(COLUMNS)
-        if (updates := events["event"] == UPDATE).any():
-            events = events.filter(~updates)
-        if self.open is not None:
-            events = pl.concat([self.open, events], rechunk=True)
-        key = self._key(events)
+        events = pl.concat([*([self.open] if self.open is not None else []), *self.held], rechunk=True)
+        self.held, self.held_rows = [], 0
+        key, event = self._key(events), events["event"].to_numpy()
         order = np.argsort(key, kind="stable")
-        key = key[order]
-        event = events["event"].to_numpy()[order]
+        order = order[event[order] != UPDATE]
+        key, event = key[order], event[order]
         same = np.zeros(len(key), dtype=np.bool_)
         same[1:] = key[1:] == key[:-1]
         before = np.full(len(key), -1, dtype=event.dtype)
@@ -73,11 +85,12 @@ class LifeCycles:
         ends = np.flatnonzero(ended & ((event == FINISH) | self.intake.keep))
         return self._jobs(events, order[ends - 2], order[ends - 1], order[ends])
 
-    def close(self) -> pl.DataFrame:
-        """The jobs that still run at the end of the events: censored ones where those are kept."""
+    def close(self) -> Iterator[pl.DataFrame]:
+        """The jobs of the last events, and those that still run then: censored ones where those are kept."""
+        yield self._sort_out()
         events, self.open = self.open, None
         if events is None or not events.height:
-            return _no_jobs()
+            return
         order = np.argsort(self._key(events), kind="stable")
         event = events["event"].to_numpy()[order]
         starts = np.flatnonzero(event == SCHEDULE)
@@ -85,8 +98,8 @@ class LifeCycles:
         left_out["tasks still waiting at the end"] += int(np.count_nonzero(event == SUBMIT)) - len(starts)
         if not self.intake.keep:
             left_out["tasks still running at the end"] += len(starts)
-            return _no_jobs()
-        return self._jobs(events, order[starts - 1], order[starts], None)
+            return
+        yield self._jobs(events, order[starts - 1], order[starts], None)
 
     def _key(self, events: pl.DataFrame) -> NDArray[np.int64]:
         job, task = events["job"].to_numpy(), events["task"].to_numpy()

@@ -208,19 +208,20 @@ def _fast(
         return None
     by_name = {column.name: column for column in columns}
     schema = {f"c{i}": by_name[name].dtype if name in by_name else pl.String() for i, name in enumerate(names)}
+    last = len(names) - 1
     try:
         frame = pl.read_csv(
             block,
             has_header=False,
             separator=separator,
             schema=schema,
-            columns=sorted(names.index(column.name) for column in columns),
+            columns=sorted({last, *(names.index(column.name) for column in columns)}),
             null_values=list(null_values) or None,
         )
     except pl.exceptions.PolarsError:
         return None
-    # Polars pads a short line in silence; the number of separators gives it away.
-    if block.count(separator.encode()) != (len(names) - 1) * frame.height:
+    # Polars pads a short line with nulls in silence. Where the last column has some, count the separators.
+    if frame[f"c{last}"].null_count() and block.count(separator.encode()) != last * frame.height:
         return None
     frame = frame.rename({f"c{i}": name for i, name in enumerate(names) if name in by_name})
     for column in columns:
