@@ -82,3 +82,16 @@ def test_types_in_words_and_json(small: Trace, tmp_path: Path) -> None:
     types = json.loads(run("types", tmp_path / "small.parquet", "--method", "power-of-two", "--json"))
     assert types["types"][1] == {**types["types"][1], "name": "1/2", "demand": ["0.5"]}
     assert set(types["waste"]) == {"cpu", "memory", "total", "bottleneck"}
+
+
+def test_compare_in_words_in_json_and_as_a_figure(small: Trace, tmp_path: Path) -> None:
+    write_trace(small, tmp_path / "small.parquet")
+    run("scale", tmp_path / "small.parquet", "--duration", 2, "-o", tmp_path / "long.parquet")
+    words = ["compare", tmp_path / "small.parquet", tmp_path / "long.parquet"]
+    near = json.loads(run(*words, "--json", "--figure", tmp_path / "both.svg"))
+    assert near["mix_distance"] == 0.0
+    assert near["rate_ratio"] == pytest.approx(1.0)
+    assert near["load_ratio"] == {"cpu": pytest.approx(2.0), "memory": pytest.approx(2.0)}
+    assert set(near["duration_ratio"].values()) == {pytest.approx(2.0)}
+    assert (tmp_path / "both.svg").stat().st_size > 1000
+    assert "distance of the type mix" in run(*words)

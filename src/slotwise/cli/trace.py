@@ -12,13 +12,13 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from slotwise.errors import InputError
 from slotwise.workloads.generators import PROFILES
-from slotwise.workloads.profiles import fit_profile, generate
+from slotwise.workloads.profiles import closeness, fit_profile, generate
 from slotwise.workloads.traces import tools
-from slotwise.workloads.traces.figure import arrivals_figure, save_figure
+from slotwise.workloads.traces.figure import arrivals_figure, comparison_figure, save_figure
 from slotwise.workloads.traces.formats import FORMATS, import_to_file
 from slotwise.workloads.traces.importing import size_of
 from slotwise.workloads.traces.schema import Trace, read_trace, write_trace
-from slotwise.workloads.traces.show import summary_view, types_view
+from slotwise.workloads.traces.show import closeness_view, summary_view, types_view
 from slotwise.workloads.traces.summary import summarise
 from slotwise.workloads.typemaking import METHODS, make_types
 
@@ -225,3 +225,24 @@ def generate_(
     else:
         raise InputError(f"no generator {name!r}", remedy=f"use {', '.join(PROFILES)} or a trace's .parquet file")
     _save(generate(profile, jobs, seed), output)
+
+
+@app.command()
+def compare(
+    real: TraceFile,
+    made: Annotated[Path, typer.Argument(metavar="OTHER", help="another trace over the same resources")],
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
+    figure: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="both side by side, .svg, .png or .pdf")
+    ] = None,
+) -> None:
+    """How close one trace comes to another: type mix, durations, load and burstiness."""
+    one, other = read_trace(real), read_trace(made)
+    near = closeness(one, other)
+    if figure is not None:
+        save_figure(comparison_figure(one, other), figure)
+        _err.print(f"{figure}: the two side by side", highlight=False)
+    if as_json:
+        print(json.dumps(near))
+    else:
+        _out.print(closeness_view(near), highlight=False)

@@ -247,6 +247,12 @@ def closeness(real: Trace, made: Trace) -> dict[str, Any]:
     The mix is over the paper's sizes (the largest resource, rounded up to a power of 1/2 of the largest capacity or
     demand); its distance is the total variation, the largest difference in the share of any set of types.
     """
+    if made.resources != real.resources:
+        raise InputError(
+            f"has the resources {', '.join(made.resources)}",
+            where=made.name,
+            remedy=f"{real.name} has {', '.join(real.resources)}",
+        )
     room = _room(real)
 
     def mix(trace: Trace) -> Floats:

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
 from slotwise.workloads.traces.schema import Trace
-from slotwise.workloads.traces.summary import dispersion
+from slotwise.workloads.traces.summary import counts_in_windows, dispersion
 
 WIDTHS = (1, 5, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 2 * 3600, 6 * 3600, 86_400, 7 * 86_400)
 MOST_WINDOWS = 120
@@ -112,13 +113,7 @@ def arrivals_figure(trace: Trace, width: float | None = None) -> Figure:
             handlelength=1.4,
         )
         for axes in (top, low):
-            axes.spines[["top", "right"]].set_visible(False)
-            axes.spines[["left", "bottom"]].set_color(SOFT)
-            axes.tick_params(colors=INK, length=3)
-            axes.yaxis.label.set_color(INK)
-            axes.xaxis.label.set_color(INK)
-            axes.grid(axis="y", color=LINE, linewidth=0.8)
-            axes.set_axisbelow(True)
+            _plain(axes)
         idc = dispersion(trace.arrival, width)
         burst = f", dispersion {idc:,.0f} (Poisson: 1)" if idc is not None and idc >= 2 else ""
         figure.suptitle(
@@ -128,6 +123,52 @@ def arrivals_figure(trace: Trace, width: float | None = None) -> Figure:
             fontsize=12,
             fontweight="bold",
             color=INK,
+        )
+    return figure
+
+
+def _plain(axes: Axes) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(SOFT)
+    axes.tick_params(colors=INK, length=3)
+    axes.yaxis.label.set_color(INK)
+    axes.xaxis.label.set_color(INK)
+    axes.grid(axis="y", color=LINE, linewidth=0.8)
+    axes.set_axisbelow(True)
+
+
+def comparison_figure(real: Trace, made: Trace) -> Figure:
+    """Two traces side by side: arrivals over time, durations, and how arrivals vary with the window."""
+    with matplotlib.rc_context({"font.family": "DejaVu Sans", "font.size": 10, "svg.fonttype": "path"}):
+        figure = Figure(figsize=(9, 5.6), layout=ConstrainedLayoutEngine(h_pad=0.09, w_pad=0.09), facecolor="white")
+        parts: dict[str, Axes] = figure.subplot_mosaic([["arrivals", "arrivals"], ["durations", "bursts"]])
+        width = nice_width(max(real.span, made.span))
+        unit, word = _clock(max(real.span, made.span))
+        for trace, colour, weight in ((real, COLOURS[0], 1.6), (made, COLOURS[1], 1.4)):
+            counts = counts_in_windows(trace.arrival, width)
+            parts["arrivals"].stairs(
+                counts, np.arange(len(counts) + 1) * width / unit, color=colour, linewidth=weight, label=trace.name
+            )
+            share = np.linspace(0, 1, 512)
+            parts["durations"].plot(np.quantile(trace.duration, share), share, color=colour, linewidth=weight)
+            found = {w: dispersion(trace.arrival, w) for w in WIDTHS if w >= 10 and trace.span / w >= 16}
+            bursts = {w: value for w, value in found.items() if value is not None}
+            parts["bursts"].plot(
+                list(bursts), list(bursts.values()), "o-", color=colour, linewidth=weight, markersize=3
+            )
+        parts["arrivals"].set(xlabel=word, ylabel=f"arrivals per {in_words(width)}", ylim=(0, None), xlim=(0, None))
+        parts["arrivals"].yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        parts["arrivals"].xaxis.set_major_locator(MaxNLocator(nbins=12, steps=TICKS[word]))
+        parts["arrivals"].legend(
+            frameon=False, fontsize=9, loc="lower right", bbox_to_anchor=(1.01, 0.98), ncols=2, labelcolor=INK
+        )
+        parts["durations"].set(xscale="log", xlabel="duration (seconds)", ylabel="share of jobs", ylim=(0, 1))
+        parts["bursts"].set(xscale="log", yscale="log", xlabel="window (seconds)", ylabel="dispersion (Poisson: 1)")
+        parts["bursts"].set_ylim(bottom=1)
+        for axes in parts.values():
+            _plain(axes)
+        figure.suptitle(
+            f"{made.name} beside {real.name}", x=0.012, ha="left", fontsize=12, fontweight="bold", color=INK
         )
     return figure
 

@@ -25,8 +25,8 @@ from slotwise.errors import InputError
 from slotwise.workloads.traces.schema import METADATA_KEY, Trace, TraceMeta, tidy
 from slotwise.workloads.traces.tables import BadRows, Column, blocks, header_of, parse, without_first_line
 
-SPILL = 2_000_000
-RANGE = 1_000_000
+SPILL = 500_000
+RANGE = 500_000
 
 
 @dataclass

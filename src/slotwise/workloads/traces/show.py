@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -115,3 +117,19 @@ def types_view(typing: Typing, trace: Trace) -> RenderableType:
             f"{typing.waste[name]:.1%}",
         )
     return Group(table, Text(""), waste)
+
+
+def closeness_view(near: dict[str, Any]) -> RenderableType:
+    """What `slotwise.workloads.profiles.closeness` found."""
+    table = _table("", "other / first", title="how close the other trace comes to the first")
+    table.add_row("distance of the type mix (0 is equal)", f"{near['mix_distance']:.4f}")
+    table.add_row("arrival rate", f"{near['rate_ratio']:.3f}")
+    table.add_row("mean duration", f"{near['mean_duration_ratio']:.3f}")
+    for level, ratio in near["duration_ratio"].items():
+        table.add_row(f"duration, {level}", f"{ratio:.3f}")
+    for name, ratio in near["load_ratio"].items():
+        table.add_row(f"offered load, {name}", f"{ratio:.3f}")
+    for window, (first, other) in near["idc"].items():
+        ratio_text = f"{other / first:.3f}" if first and other else "-"
+        table.add_row(f"dispersion over {duration_text(float(window.removesuffix('s')))}", ratio_text)
+    return table
