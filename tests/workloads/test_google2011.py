@@ -217,6 +217,20 @@ def test_a_truncated_gzip_is_told_and_its_whole_lines_are_kept(tmp_path: Path) -
     assert len(trace) >= 2
 
 
+def test_a_last_line_without_its_end_is_kept_even_after_a_truncated_part(tmp_path: Path) -> None:
+    first = part(tmp_path, [line(600_000_000 + i * 977, i, i % 7, SUBMIT) for i in range(2000)], "part-0.csv.gz")
+    first.write_bytes(first.read_bytes()[:-300])
+    shifted = [text.replace("6", "7", 1) for text in GOOD]
+    (tmp_path / "part-1.csv.gz").write_bytes(gzip.compress("\n".join(shifted).encode()))
+    trace, report = import_trace("google2011", [tmp_path], skip_bad=True)
+    assert (len(trace), report.skipped) == (2, {"truncated gzip": 1})
+
+
+def test_refuses_to_write_where_it_cannot(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be written"):
+        import_to_file("google2011", [part(tmp_path, GOOD)], tmp_path / "no" / "such" / "folder.parquet")
+
+
 def test_a_damaged_gzip_is_told(tmp_path: Path) -> None:
     path = part(tmp_path, GOOD)
     data = bytearray(path.read_bytes())

@@ -39,6 +39,13 @@ def test_numbers_of_a_trace_small_enough_to_do_by_hand() -> None:
         summarise(Trace(frame.clear(), TraceMeta("test", ("cpu",))))
 
 
+def test_a_single_job_has_a_summary_and_a_figure(small: Trace, tmp_path: Path) -> None:
+    one = Trace(small.frame[:1], small.meta)
+    facts = json.loads(json.dumps(summarise(one).dict(), allow_nan=False))
+    assert (facts["jobs"], facts["rate"], facts["load"]["cpu"]) == (1, None, None)
+    save_figure(arrivals_figure(one), tmp_path / "one.svg")
+
+
 def test_dispersion_is_one_for_poisson_and_the_batch_size_for_batches() -> None:
     rng = np.random.default_rng(1)
     poisson = np.cumsum(rng.exponential(1.0, 200_000))

@@ -24,8 +24,9 @@ from slotwise.workloads.typemaking import METHODS, make_types
 
 app = typer.Typer(help="Bring traces in, describe them, cut and join them.", no_args_is_help=True)
 
-_out = Console()
-_err = Console(stderr=True)
+# File names and messages may hold brackets, so nothing is read as markup.
+_out = Console(markup=False, highlight=False)
+_err = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
 
 TraceFile = Annotated[Path, typer.Argument(metavar="TRACE", help="a trace that `trace import` wrote")]
 Output = Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="where the new trace goes")]
@@ -51,7 +52,7 @@ def _numbers(items: list[str] | None, flag: str) -> dict[str, float]:
 
 def _save(trace: Trace, path: Path) -> None:
     write_trace(trace, path)
-    _err.print(f"{path}: {len(trace):,} jobs", highlight=False)
+    _err.print(f"{path}: {len(trace):,} jobs")
 
 
 @app.command("import", help="Read a trace in one of many formats: " + ", ".join(FORMATS) + ".")
@@ -90,7 +91,7 @@ def import_(
             advance=lambda count: progress.advance(task, count),
         )
     for line in report.lines():
-        _err.print(line, highlight=False, soft_wrap=True)
+        _err.print(line)
 
 
 @app.command()
@@ -110,11 +111,11 @@ def summary(
     facts = summarise(found, _numbers(capacity, "--capacity"))
     if figure is not None:
         save_figure(arrivals_figure(found), figure)
-        _err.print(f"{figure}: arrivals over time", highlight=False)
+        _err.print(f"{figure}: arrivals over time")
     if as_json:
         print(json.dumps(facts.dict()))
     else:
-        _out.print(summary_view(facts), highlight=False)
+        _out.print(summary_view(facts))
 
 
 @app.command()
@@ -207,7 +208,7 @@ def types(
     if as_json:
         print(json.dumps(typing.dict(found)))
     else:
-        _out.print(types_view(typing, found), highlight=False)
+        _out.print(types_view(typing, found))
 
 
 @app.command("generate")
@@ -241,8 +242,8 @@ def compare(
     near = closeness(one, other)
     if figure is not None:
         save_figure(comparison_figure(one, other), figure)
-        _err.print(f"{figure}: the two side by side", highlight=False)
+        _err.print(f"{figure}: the two side by side")
     if as_json:
         print(json.dumps(near))
     else:
-        _out.print(closeness_view(near), highlight=False)
+        _out.print(closeness_view(near))

@@ -131,17 +131,6 @@ def _settle(points: Floats, weight: Floats, covers: Floats, cost: float) -> floa
 
 
 @kernel
-def _grow(points: Floats, weight: Floats, covers: Floats) -> float:
-    """Fill `covers` one by one, each the best addition to those before; the first covers everything."""
-    others = np.full(points.shape[0], math.inf)
-    cost = math.inf
-    for k in range(covers.shape[0]):
-        cost = _best_cover(points, weight, others, covers[k])
-        _norms(points, weight, covers[: k + 1], -1, others)
-    return cost
-
-
-@kernel
 def _gather(points: Floats, weight: Floats, seeds: NDArray[np.int64], covers: Floats) -> float:
     """Fill `covers` with joins: each point in turn goes to the group that grows the least by it."""
     n, R = points.shape
@@ -166,45 +155,44 @@ def _gather(points: Floats, weight: Floats, seeds: NDArray[np.int64], covers: Fl
     return _norms(points, weight, covers, -1, np.empty(n))
 
 
-@kernel
+def _grow(points: Floats, weight: Floats, covers: Floats) -> float:
+    """Fill `covers` one by one, each the best addition to those before; the first covers everything."""
+    others = np.full(len(points), math.inf)
+    cost = math.inf
+    for k in range(len(covers)):
+        cost = _best_cover(points, weight, others, covers[k])
+        _norms(points, weight, covers[: k + 1], -1, others)
+    return cost
+
+
 def _mend(points: Floats, weight: Floats, covers: Floats, torn: NDArray[np.int64], price: float) -> float:
     """Tear the covers `torn` out and put them back one by one.
 
     All but the last may leave points uncovered, at `price` each: else the first one back would have to cover
     everything and the set would never leave its valley.
     """
-    n = points.shape[0]
-    others = np.empty(n)
-    for k in torn:
-        covers[k, :] = -1.0  # dominates nothing
-    cost = math.inf
-    for place in range(len(torn)):
-        _norms(points, weight, covers, torn[place], others)
-        if place < len(torn) - 1:
-            for i in range(n):
-                others[i] = min(others[i], price)
-        cost = _best_cover(points, weight, others, covers[torn[place]])
-    return cost
+    others = np.empty(len(points))
+    covers[torn] = -1.0  # dominates nothing
+    for k in torn[:-1]:
+        _norms(points, weight, covers, k, others)
+        _best_cover(points, weight, np.minimum(others, price), covers[k])
+    _norms(points, weight, covers, torn[-1], others)
+    return _best_cover(points, weight, others, covers[torn[-1]])
 
 
-@kernel
-def _search(
-    points: Floats, weight: Floats, K: int, seeds: NDArray[np.int64], torn: NDArray[np.int64], price: Floats
-) -> Floats:
-    """The best set found: from a greedy start and from the groups around seeds[t], then by mending torn[t]."""
-    R = points.shape[1]
-    covers = np.empty((K, R))
-    trial = np.empty((K, R))
+def _search(points: Floats, weight: Floats, K: int, tries: int, rng: np.random.Generator) -> Floats:
+    """The best set found: from a greedy start and from groups around random seeds, then by mending it."""
+    covers = np.empty((K, points.shape[1]))
     cost = _settle(points, weight, covers, _grow(points, weight, covers))
-    largest = 0.0
-    for r in range(R):
-        largest += points[:, r].max()
-    for t in range(len(seeds) + len(torn)):
-        if t < len(seeds):
-            found = _gather(points, weight, seeds[t], trial)
+    trial = np.empty_like(covers)
+    largest = float(points.max(axis=0).sum())
+    for t in range(tries):
+        if t < tries // 2:
+            found = _gather(points, weight, rng.choice(len(points), K, replace=False), trial)
         else:
             trial[:] = covers
-            found = _mend(points, weight, trial, torn[t - len(seeds)], price[t - len(seeds)] * largest)
+            torn = rng.choice(K, min(3, K), replace=False)
+            found = _mend(points, weight, trial, torn, rng.uniform(0.1, 1.0) * largest)
         found = _settle(points, weight, trial, found)
         if found < cost * (1.0 - 1e-12):
             covers[:] = trial
@@ -289,17 +277,7 @@ def choose_covers(points: Floats, weight: Floats, K: int, *, tries: int = 40, se
         # Heavy points first: a losing trial is then given up early.
         order = np.argsort(-mass, kind="stable")
         rng = np.random.default_rng(seed)
-        starts = tries // 2
-        seeds = np.array([rng.choice(len(few), K, replace=False) for _ in range(starts)], dtype=np.int64)
-        torn = np.array([rng.choice(K, min(3, K), replace=False) for _ in range(tries - starts)], dtype=np.int64)
-        covers = _search(
-            few[order],
-            mass[order],
-            K,
-            seeds.reshape(starts, K),
-            torn.reshape(tries - starts, min(3, K)),
-            rng.uniform(0.1, 1.0, tries - starts),
-        )
+        covers = _search(few[order], mass[order], K, tries, rng)
     # Every cover shrinks to the join of what it got; one that got nothing goes.
     chosen = assign(points, covers)
     used = np.unique(chosen)

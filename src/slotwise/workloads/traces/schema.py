@@ -154,7 +154,7 @@ def _fault(frame: pl.DataFrame, resources: tuple[str, ...]) -> str | None:
         return "has an arrival before its origin"
     if (falls := np.flatnonzero(arrival[1:] < arrival[:-1])).size:
         return f"is not sorted by arrival (row {int(falls[0]) + 1} comes before row {int(falls[0])})"
-    if (row := int(frame["duration"].arg_min() or 0)) >= 0 and frame["duration"][row] <= 0:
+    if frame["duration"][row := int(frame["duration"].arg_min() or 0)] <= 0:
         return f"has a duration of {frame['duration'][row]} in row {row}; durations are above 0"
     for name in resources:
         column = frame[DEMAND + name]

@@ -8,6 +8,7 @@ use on average if every job started at once, and with the capacity of a server, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -53,7 +54,17 @@ class Summary:
     notes: list[str]
 
     def dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """Plain JSON of it; what is undefined (the rate of a trace of no length) is null."""
+        found: dict[str, Any] = _no_nan(asdict(self))
+        return found
+
+
+def _no_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _no_nan(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_no_nan(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def counts_in_windows(arrival: NDArray[np.float64], width: float) -> NDArray[np.int64]:

@@ -22,6 +22,7 @@ from slotwise.errors import InputError
 
 BLOCK = 32 << 20
 GZIP_MAGIC = b"\x1f\x8b"
+CUT = ("truncated gzip", "damaged gzip")
 READ_ON = "give --skip-bad to count and skip such rows"
 
 
@@ -135,6 +136,7 @@ def blocks(
     line = 1
     seen = False
     held: list[bytes] = []
+    cuts = sum(bad.counts[kind] for kind in CUT)
     try:
         with path.open("rb") as raw:
             packed = raw.read(2) == GZIP_MAGIC
@@ -157,7 +159,7 @@ def blocks(
     if rest := b"".join(held):
         seen = True
         # A last line without its end is a whole line in a whole file, and a torn one in a truncated file.
-        torn = packed and bad.counts["truncated gzip"] + bad.counts["damaged gzip"] > 0
+        torn = sum(bad.counts[kind] for kind in CUT) > cuts
         yield line, rest[: rest.rfind(b"\n") + 1] if torn else rest
     if not seen:
         bad.found("empty file", path)
