@@ -1,0 +1,249 @@
+"""`slotwise trace`: bring traces in, describe them, cut and join them, make types and make-believe traces."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+from slotwise.errors import InputError
+from slotwise.workloads.generators import PROFILES
+from slotwise.workloads.profiles import closeness, fit_profile, generate
+from slotwise.workloads.traces import tools
+from slotwise.workloads.traces.figure import arrivals_figure, comparison_figure, save_figure
+from slotwise.workloads.traces.formats import FORMATS, import_to_file
+from slotwise.workloads.traces.importing import size_of
+from slotwise.workloads.traces.schema import Trace, read_trace, write_trace
+from slotwise.workloads.traces.show import closeness_view, summary_view, types_view
+from slotwise.workloads.traces.summary import summarise
+from slotwise.workloads.typemaking import METHODS, make_types
+
+app = typer.Typer(help="Bring traces in, describe them, cut and join them.", no_args_is_help=True)
+
+# File names and messages may hold brackets, so nothing is read as markup.
+_out = Console(markup=False, highlight=False)
+_err = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
+
+TraceFile = Annotated[Path, typer.Argument(metavar="TRACE", help="a trace that `trace import` wrote")]
+Output = Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="where the new trace goes")]
+Seed = Annotated[int, typer.Option(help="equal seeds give equal traces")]
+
+
+def _pairs(items: list[str] | None, flag: str) -> dict[str, str]:
+    pairs = {}
+    for item in items or []:
+        key, equals, value = item.partition("=")
+        if not (key and equals and value):
+            raise InputError(f"{item!r} is not KEY=VALUE", where=flag)
+        pairs[key] = value
+    return pairs
+
+
+def _numbers(items: list[str] | None, flag: str) -> dict[str, float]:
+    try:
+        return {key: float(value) for key, value in _pairs(items, flag).items()}
+    except ValueError as problem:
+        raise InputError(str(problem), where=flag, remedy="use RESOURCE=NUMBER") from problem
+
+
+def _save(trace: Trace, path: Path) -> None:
+    write_trace(trace, path)
+    _err.print(f"{path}: {len(trace):,} jobs")
+
+
+@app.command("import", help="Read a trace in one of many formats: " + ", ".join(FORMATS) + ".")
+def import_(
+    format: Annotated[str, typer.Argument(metavar="FORMAT", help=", ".join(FORMATS))],  # noqa: A002
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="files, or their directory")],
+    output: Output,
+    interrupted: Annotated[
+        str | None,
+        typer.Option(help="keep or drop jobs not seen to their end (default: as is usual for the format)"),
+    ] = None,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="count bad rows and read on")] = False,
+    map_: Annotated[
+        list[str] | None, typer.Option("--map", metavar="NAME=COLUMN", help="csv, parquet: which column is what")
+    ] = None,
+    time_unit: Annotated[str | None, typer.Option(help="csv, parquet: s, ms, us, ns, min, h, d or iso")] = None,
+    option: Annotated[
+        list[str] | None, typer.Option("-O", "--option", metavar="KEY=VALUE", help="an option of the format")
+    ] = None,
+) -> None:
+    options: dict[str, Any] = dict(_pairs(option, "--option"))
+    if map_:
+        options["map"] = _pairs(map_, "--map")
+    if time_unit:
+        options["time_unit"] = time_unit
+    columns = TextColumn("reading"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=_err, transient=True, disable=not _err.is_terminal) as progress:
+        task = progress.add_task("reading", total=size_of(paths))
+        report = import_to_file(
+            format,
+            paths,
+            output,
+            skip_bad=skip_bad,
+            interrupted=interrupted,
+            options=options,
+            advance=lambda count: progress.advance(task, count),
+        )
+    for line in report.lines():
+        _err.print(line)
+
+
+@app.command()
+def summary(
+    trace: TraceFile,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
+    figure: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="arrivals over time, .svg, .png or .pdf")
+    ] = None,
+    capacity: Annotated[
+        list[str] | None,
+        typer.Option(metavar="RESOURCE=SIZE", help="what one server holds, for the load in servers"),
+    ] = None,
+) -> None:
+    """Counts, rates, demands, durations, burstiness and offered load."""
+    found = read_trace(trace)
+    facts = summarise(found, _numbers(capacity, "--capacity"))
+    if figure is not None:
+        save_figure(arrivals_figure(found), figure)
+        _err.print(f"{figure}: arrivals over time")
+    if as_json:
+        print(json.dumps(facts.dict()))
+    else:
+        _out.print(summary_view(facts))
+
+
+@app.command()
+def window(
+    trace: TraceFile,
+    output: Output,
+    start: Annotated[float, typer.Option(help="seconds from the first arrival")] = 0.0,
+    end: Annotated[float | None, typer.Option(help="seconds from the first arrival")] = None,
+    first: Annotated[int, typer.Option(help="jobs to pass over")] = 0,
+    jobs: Annotated[int | None, typer.Option(help="jobs to take")] = None,
+) -> None:
+    """A part of a trace, by time or by number of jobs."""
+    _save(tools.window(read_trace(trace), start=start, end=end, first=first, jobs=jobs), output)
+
+
+@app.command()
+def thin(
+    trace: TraceFile,
+    keep: Annotated[float, typer.Argument(metavar="SHARE", help="of the jobs to keep, above 0 and at most 1")],
+    output: Output,
+    by_batch: Annotated[bool, typer.Option("--by-batch", help="keep or drop whole batches")] = False,
+    seed: Seed = 1,
+) -> None:
+    """A random share of a trace."""
+    _save(tools.thin(read_trace(trace), keep, seed=seed, by_batch=by_batch), output)
+
+
+@app.command()
+def scale(
+    trace: TraceFile,
+    output: Output,
+    time: Annotated[float, typer.Option(help="arrival times times this: 2 halves the rate")] = 1.0,
+    duration: Annotated[float, typer.Option(help="durations times this")] = 1.0,
+) -> None:
+    """A slower or faster trace, or one with longer jobs."""
+    _save(tools.scale(read_trace(trace), time, duration=duration), output)
+
+
+@app.command()
+def concat(
+    traces: Annotated[list[Path], typer.Argument(metavar="TRACE...")],
+    output: Output,
+    gap: Annotated[float | None, typer.Option(help="seconds between the traces")] = None,
+) -> None:
+    """Traces one after the other."""
+    _save(tools.concat([read_trace(path) for path in traces], gap=gap), output)
+
+
+@app.command()
+def split(
+    trace: TraceFile,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIRECTORY", help="one trace each goes there")],
+    by: Annotated[str, typer.Option(help="tenant or priority")] = "tenant",
+) -> None:
+    """A trace for each tenant."""
+    parts = tools.split(read_trace(trace), by)
+    output.mkdir(parents=True, exist_ok=True)
+    for part in parts.values():
+        _save(part, output / f"{part.name}.parquet")
+
+
+@app.command()
+def bootstrap(
+    trace: TraceFile,
+    jobs: Annotated[int, typer.Argument(help="how many jobs")],
+    output: Output,
+    block: Annotated[float, typer.Option(help="seconds of the real trace kept together")] = tools.BLOCK_SECONDS,
+    seed: Seed = 1,
+) -> None:
+    """A longer trace from pieces of a real one, its burstiness kept."""
+    _save(tools.bootstrap(read_trace(trace), jobs, seed=seed, block=block), output)
+
+
+@app.command()
+def types(
+    trace: TraceFile,
+    method: Annotated[str, typer.Option(help=", ".join(METHODS))] = "waste-bounded",
+    count: Annotated[int | None, typer.Option("--types", "-k", help="waste-bounded: at most so many types")] = None,
+    levels: Annotated[int | None, typer.Option(help="grid: levels for each resource")] = None,
+    capacity: Annotated[
+        list[str] | None, typer.Option(metavar="RESOURCE=SIZE", help="what one server holds")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
+) -> None:
+    """Queue types for the jobs of a trace, and the resource-time that rounding up to them wastes."""
+    given = {"types": count, "levels": levels}
+    found = read_trace(trace, columns=[])
+    options = {name: value for name, value in given.items() if value is not None}
+    typing = make_types(found, method, capacity=_numbers(capacity, "--capacity"), **options)
+    if as_json:
+        print(json.dumps(typing.dict(found)))
+    else:
+        _out.print(types_view(typing, found))
+
+
+@app.command("generate")
+def generate_(
+    name: Annotated[str, typer.Argument(metavar="NAME", help=f"{', '.join(PROFILES)}, or a trace to imitate")],
+    output: Output,
+    jobs: Annotated[int, typer.Option(help="how many jobs")] = 100_000,
+    seed: Seed = 1,
+) -> None:
+    """A make-believe trace with the shape of a real one."""
+    if name in PROFILES:
+        profile = PROFILES[name]
+    elif Path(name).suffix == ".parquet":
+        profile = fit_profile(read_trace(name), f"{Path(name).stem}-like")
+    else:
+        raise InputError(f"no generator {name!r}", remedy=f"use {', '.join(PROFILES)} or a trace's .parquet file")
+    _save(generate(profile, jobs, seed), output)
+
+
+@app.command()
+def compare(
+    real: TraceFile,
+    made: Annotated[Path, typer.Argument(metavar="OTHER", help="another trace over the same resources")],
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
+    figure: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="both side by side, .svg, .png or .pdf")
+    ] = None,
+) -> None:
+    """How close one trace comes to another: type mix, durations, load and burstiness."""
+    one, other = read_trace(real), read_trace(made)
+    near = closeness(one, other)
+    if figure is not None:
+        save_figure(comparison_figure(one, other), figure)
+        _err.print(f"{figure}: the two side by side")
+    if as_json:
+        print(json.dumps(near))
+    else:
+        _out.print(closeness_view(near))

@@ -1,0 +1,135 @@
+"""A summary, types and an import's report as people read them in a terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from slotwise.workloads.traces.schema import Trace
+from slotwise.workloads.traces.summary import Summary
+from slotwise.workloads.typemaking import Typing
+
+
+def duration_text(seconds: float) -> str:
+    """3 figures and a unit that fits: 12.8 s, 27.8 min, 19.5 h, 3.47 d."""
+    for size, unit in ((86_400.0 * 2, "d"), (3600.0 * 2, "h"), (60.0 * 2, "min")):
+        if seconds >= size:
+            return f"{seconds / (size / 2):.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _table(*columns: str, title: str = "") -> Table:
+    table = Table(
+        box=None, pad_edge=False, title=title, title_justify="left", title_style="bold", padding=(0, 2, 0, 0)
+    )
+    for i, name in enumerate(columns):
+        table.add_column(name, justify="left" if i == 0 else "right", header_style="dim", no_wrap=True)
+    return table
+
+
+def _facts(summary: Summary) -> Table:
+    facts = _table("", "", title=f"{summary.name} ({summary.source})")
+    facts.show_header = False
+    facts.columns[1].justify = "left"
+    facts.add_row("jobs", f"{summary.jobs:,}")
+    facts.add_row("arrivals over", duration_text(summary.span))
+    facts.add_row("rate", f"{_number(summary.rate * 3600)} an hour")
+    facts.add_row(
+        "between arrivals", f"{duration_text(summary.interarrival['mean'])}, cv {summary.interarrival['cv']:.3g}"
+    )
+    facts.add_row("different demands", f"{summary.shapes:,}")
+    if summary.batches:
+        b = summary.batches
+        facts.add_row("batches", f"{b['count']:,.0f}, {_number(b['mean'])} jobs each, at most {b['max']:,.0f}")
+    if summary.tenants is not None:
+        facts.add_row("tenants", f"{summary.tenants:,}")
+    if summary.censored is not None:
+        facts.add_row("censored", f"{summary.censored:.2%}")
+    if summary.servers:
+        count = sum(s["count"] for s in summary.servers)
+        facts.add_row("servers", f"{count:,} of {len(summary.servers)} makes")
+    facts.add_row(
+        "begins at", f"{summary.origin:,.6g} ({summary.clock})" if summary.clock else f"{summary.origin:,.6g}"
+    )
+    for note in summary.notes:
+        facts.add_row("note", note)
+    return facts
+
+
+def summary_view(summary: Summary) -> RenderableType:
+    """The whole summary."""
+    levels = ["min", "p5", "p25", "p50", "p75", "p95", "p99", "max"]
+    spread = _table("", "mean", "cv", *levels, title="what jobs ask for")
+    d = summary.duration
+    spread.add_row("duration", duration_text(d["mean"]), f"{d['cv']:.3g}", *(duration_text(d[q]) for q in levels))
+    for name, values in summary.demand.items():
+        unit = f" ({summary.units[name]})" if summary.units.get(name) else ""
+        spread.add_row(
+            name + unit, _number(values["mean"]), f"{values['cv']:.3g}", *(_number(values[q]) for q in levels)
+        )
+    load = _table("resource", "load", "in servers", title="offered load")
+    for name, value in summary.load.items():
+        servers = summary.load_in_servers.get(name)
+        load.add_row(name, _number(value), _number(servers))
+    burst = _table("window", "dispersion", title="burstiness (1 is Poisson)")
+    for window, value in summary.burstiness["idc"].items():
+        burst.add_row(duration_text(float(window.removesuffix("s"))), _number(value))
+    burst.add_row("20 min: peak / mean", _number(summary.burstiness["peak_to_mean"]))
+    burst.add_row("20 min: correlation", _number(summary.burstiness["lag1_correlation"]))
+    shapes = _table("demand", "share", "mean duration", title="most frequent demands")
+    for shape in summary.top_shapes:
+        text = "  ".join(f"{n} {v:g}" for n, v in zip(summary.load, shape["demand"], strict=True))
+        shapes.add_row(text, f"{shape['share']:.1%}", duration_text(shape["mean_duration"]))
+    gap = Text("")
+    return Group(_facts(summary), gap, spread, gap, load, gap, burst, gap, shapes)
+
+
+def types_view(typing: Typing, trace: Trace) -> RenderableType:
+    """The types, what they hold, and what they waste."""
+    table = _table("type", "jobs", "share", "an hour", "mean duration", "in service", title=f"{typing.method}")
+    for row in typing.table(trace).iter_rows(named=True):
+        table.add_row(
+            row["type"],
+            f"{row['jobs']:,}",
+            f"{row['share']:.2%}",
+            _number(row["rate"] * 3600),
+            duration_text(row["mean_duration"]),
+            _number(row["load"]),
+        )
+    waste = _table("resource", "asked", "reserved", "waste", title="load in servers, and what rounding adds to it")
+    for name, asked in typing.asked.items():
+        waste.add_row(name, _number(asked), _number(typing.reserved[name]), f"{typing.waste[name]:.1%}")
+    for name in ("total", "bottleneck"):
+        fold = sum if name == "total" else max
+        waste.add_row(
+            name,
+            _number(fold(typing.asked.values())),
+            _number(fold(typing.reserved.values())),
+            f"{typing.waste[name]:.1%}",
+        )
+    return Group(table, Text(""), waste)
+
+
+def closeness_view(near: dict[str, Any]) -> RenderableType:
+    """What `slotwise.workloads.profiles.closeness` found."""
+    table = _table("", "other / first", title="how close the other trace comes to the first")
+    table.add_row("distance of the type mix (0 is equal)", f"{near['mix_distance']:.4f}")
+    table.add_row("arrival rate", f"{near['rate_ratio']:.3f}")
+    table.add_row("mean duration", f"{near['mean_duration_ratio']:.3f}")
+    for level, ratio in near["duration_ratio"].items():
+        table.add_row(f"duration, {level}", f"{ratio:.3f}")
+    for name, ratio in near["load_ratio"].items():
+        table.add_row(f"offered load, {name}", f"{ratio:.3f}")
+    for window, (first, other) in near["idc"].items():
+        ratio_text = f"{other / first:.3f}" if first and other else "-"
+        table.add_row(f"dispersion over {duration_text(float(window.removesuffix('s')))}", ratio_text)
+    return table

@@ -1,0 +1,164 @@
+"""The Standard Workload Format of the Parallel Workloads Archive: 18 numbers a line, `;` before comments.
+
+A job asks for processors (field 8, or those it got, field 5) and, where the log says, for memory (field 10, or what
+it used, field 7). The standard has memory in kB per processor; some logs have bytes or kB for the whole job, which
+the option `memory` says: `kb-per-cpu` (default), `kb` or `bytes`. Fields beyond 18, as some logs have, are not
+read.
+
+Servers: a file `LOG.machines` beside the log (number, name, count, processors, speed, memory in kB), or one server
+of the header's MaxProcs, since a parallel job may span the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+
+from slotwise.errors import InputError
+from slotwise.workloads.traces.importing import Format, Intake, Reading
+from slotwise.workloads.traces.schema import Servers, TraceMeta
+from slotwise.workloads.traces.tables import Column, blocks
+
+FIELDS = 18
+GIB = float(2**30)
+MEMORY = {"kb-per-cpu": 1024.0, "kb": 1024.0, "bytes": 1.0}
+ENDED = [1.0, -1.0]  # completed, or not told
+
+PLACES = {
+    "id": 0,
+    "submit": 1,
+    "run": 3,
+    "got_cpu": 4,
+    "used_memory": 6,
+    "cpu": 7,
+    "memory": 9,
+    "status": 10,
+    "user": 11,
+}
+COLUMNS = [Column(name, int if name in ("id", "status", "user") else float, low=-1) for name in PLACES]
+
+
+def _parse(intake: Intake, path: Path, header: dict[str, str]) -> pl.DataFrame:
+    lines: list[int] = []
+    values: list[list[float]] = [[] for _ in PLACES]
+    for first, block in blocks(path, intake.bad, intake.advance):
+        for number, text in enumerate(block.decode("utf-8", "replace").split("\n"), start=first):
+            text = text.strip()
+            if not text:
+                continue
+            if text.startswith(";"):
+                key, colon, value = text.lstrip("; ").partition(":")
+                if colon:
+                    header.setdefault(key.strip(), value.strip())
+                continue
+            intake.rows += 1
+            fields = text.split()
+            if len(fields) < FIELDS:
+                intake.bad.found("wrong column count", path, number, f"{len(fields)} fields, not {FIELDS}")
+                continue
+            texts = [fields[place] for place in PLACES.values()]
+            faults = (column.fault(item) for column, item in zip(COLUMNS, texts, strict=True))
+            if fault := next((f for f in faults if f), None):
+                kind = "negative duration" if "'run'" in fault[1] and "small" in fault[0] else fault[0]
+                intake.bad.found(kind, path, number, fault[1])
+                continue
+            lines.append(number)
+            for store, item in zip(values, texts, strict=True):
+                store.append(float(item))
+    data = {name: pl.Series(name, store, dtype=pl.Float64) for name, store in zip(PLACES, values, strict=True)}
+    return pl.DataFrame({"line": pl.Series("line", lines, dtype=pl.get_index_type()), **data})
+
+
+def _machines(log: Path, header: dict[str, str], with_memory: bool) -> tuple[Servers, ...]:
+    beside = log.with_name(log.name.removesuffix(".gz") + ".machines")
+    if beside.is_file():
+        groups = []
+        for number, line in enumerate(beside.read_text().splitlines(), start=1):
+            if not line.strip():
+                continue
+            try:
+                _, name, count, cpus, _, memory = line.split()
+                capacity = (float(cpus), float(memory) * 1024 / GIB)
+                groups.append(Servers(name, int(count), capacity if with_memory else capacity[:1]))
+            except ValueError as problem:
+                raise InputError(
+                    f"is no machine ({problem})",
+                    where=f"{beside}:{number}",
+                    remedy="number, name, count, processors, speed, memory in kB",
+                ) from problem
+        return tuple(groups)
+    size = header.get("MaxProcs", header.get("MaxNodes", "")).split()
+    if not size or not size[0].isdigit() or with_memory:
+        return ()
+    return (Servers("machine", 1, (float(size[0]),)),)
+
+
+def _prepared(intake: Intake, path: Path, unit: str, header: dict[str, str]) -> pl.DataFrame:
+    jobs = _parse(intake, path, header)
+    jobs = intake.without_duplicates(jobs, "id", path)
+    jobs = jobs.with_columns(
+        pl.when(pl.col("cpu") > 0).then(pl.col("cpu")).otherwise(pl.col("got_cpu")).alias("cpu"),
+        pl.when(pl.col("memory") > 0).then(pl.col("memory")).otherwise(pl.col("used_memory")).alias("memory"),
+    )
+    jobs = intake.leave_out(jobs, pl.col("submit") < 0, "jobs with no submit time")
+    jobs = intake.leave_out(jobs, pl.col("run") < 0, "jobs with no run time")
+    never = (pl.col("run") == 0) & ~pl.col("status").is_in(ENDED)
+    jobs = intake.leave_out(jobs, never, "jobs cancelled or failed before they ran")
+    jobs = intake.leave_out(jobs, pl.col("cpu") <= 0, "jobs with no processors recorded")
+    jobs = jobs.with_columns(censored=~pl.col("status").is_in(ENDED))
+    if not intake.keep:
+        jobs = intake.leave_out(jobs, pl.col("censored"), "jobs that failed or were cancelled")
+    scale = MEMORY[unit] / GIB * (pl.col("cpu") if unit == "kb-per-cpu" else 1.0)
+    return jobs.with_columns(pl.when(pl.col("memory") > 0).then(pl.col("memory") * scale).alias("memory"))
+
+
+def _chunks(frames: list[pl.DataFrame], with_memory: bool) -> Iterator[pl.DataFrame]:
+    for jobs in frames:
+        yield jobs.select(
+            pl.col("submit").alias("arrival"),
+            # The clock's tick is a second; what began and ended within one took half of it.
+            pl.max_horizontal("run", pl.lit(0.5)).alias("duration"),
+            pl.col("cpu").alias("demand.cpu"),
+            *([pl.col("memory").fill_null(0.0).alias("demand.memory")] if with_memory else []),
+            pl.when(pl.col("user") >= 0).then(pl.col("user").cast(pl.Int64).cast(pl.String)).alias("tenant"),
+            "censored",
+            pl.col("id").cast(pl.Int64),
+        )
+
+
+def read(intake: Intake) -> Reading:
+    unit = str(intake.options.get("memory", "kb-per-cpu"))
+    if unit not in MEMORY:
+        raise InputError(f"{unit!r} is no unit of SWF memory", remedy=f"use one of {', '.join(MEMORY)}")
+    header: dict[str, str] = {}
+    logs = [path for path in intake.paths if path.suffix != ".machines"]
+    if len(logs) != 1 or logs[0].is_dir():
+        raise InputError("give one SWF log", where=str(intake.paths[0]), remedy="join traces with `trace concat`")
+    jobs = _prepared(intake, logs[0], unit, header)
+    with_memory = jobs.height > 0 and jobs["memory"].null_count() < jobs.height
+    servers = _machines(logs[0], header, with_memory)
+    most = max((s.capacity[1] for s in servers), default=0.0) if with_memory else 0.0
+    if most and (jobs["memory"].drop_nulls() > most).mean() > 0.5:  # type: ignore[operator]
+        raise InputError(
+            f"asks for more memory than any machine has in most jobs (read as {unit})",
+            where=str(logs[0]),
+            remedy=f"say what its memory is: --option memory=({'|'.join(MEMORY)})",
+        )
+    start = header.get("UnixStartTime", "0").split()[0]
+    meta = TraceMeta(
+        source="swf",
+        resources=("cpu", "memory") if with_memory else ("cpu",),
+        units={"cpu": "processor", "memory": "GiB"} if with_memory else {"cpu": "processor"},
+        capacity={"cpu": max(s.capacity[0] for s in servers)} if servers else {},
+        servers=servers,
+        origin=float(start) if start.lstrip("-").isdigit() else 0.0,
+        clock="Unix time" if start not in ("0", "-1") else "the log's own seconds",
+    )
+    return Reading(meta, _chunks([jobs], with_memory))
+
+
+FORMAT = Format(
+    "swf", "Standard Workload Format (Parallel Workloads Archive), .gz or not", read, options=("memory",)
+)
