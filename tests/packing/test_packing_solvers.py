@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import numpy as np
@@ -42,6 +43,12 @@ def brute_force(demand: NDArray[np.int64], capacity: NDArray[np.int64]) -> NDArr
     return every[(every @ demand <= capacity).all(axis=1)]
 
 
+@functools.cache
+def everything(seed: int) -> NDArray[np.int64]:
+    demand, capacity, _ = instance(seed)
+    return brute_force(demand, capacity)
+
+
 def weights_for(rng: np.random.Generator, J: int) -> list[NDArray[np.float64]]:
     queues = rng.integers(0, 50, J)
     large = rng.integers(0, 2**50, J)
@@ -60,7 +67,7 @@ def test_against_brute_force(name: str) -> None:
     for seed in range(INSTANCES):
         demand, capacity, rng = instance(seed)
         solver = make_solver(name, Space.additive(demand, capacity), epsilon=(0.05, 0.2, 0.5)[seed % 3])
-        every = brute_force(demand, capacity)
+        every = everything(seed)
         for weights in weights_for(rng, len(demand)):
             optimum = float((every @ weights).max())
             order = rng.permutation(len(demand))
@@ -155,7 +162,7 @@ def test_ties_are_broken_lexicographically(name: str) -> None:
     """Among the best maximal configurations, the largest when read in `order`: table and recursion agree."""
     for seed in range(INSTANCES // 2):
         demand, capacity, rng = instance(seed)
-        every = brute_force(demand, capacity)
+        every = everything(seed)
         solver = make_solver(name, Space.additive(demand, capacity))
         weights = rng.integers(0, 3, len(demand)).astype(float)
         order = rng.permutation(len(demand))
@@ -202,7 +209,7 @@ def forty(capacity: int = 1000) -> Space:
 )
 def test_what_cannot_be_had_is_refused(name: str, remedy: str) -> None:
     with pytest.raises(InputError, match=remedy):
-        make_solver(name, forty(), budget=200_000)
+        make_solver(name, forty())
 
 
 def test_auto_never_fails() -> None:
@@ -232,7 +239,7 @@ def test_bad_input_is_named() -> None:
         make_solver("best", space)
     with pytest.raises(InputError, match="epsilon: is 0"):
         make_solver("approximate", space, epsilon=0.0)
-    with pytest.raises(InputError, match="epsilon: of .* is too small"):
+    with pytest.raises(InputError, match="is too small"):
         make_solver("approximate", space, epsilon=0.0001)
     solver = make_solver("auto", space)
     for weights in ([1.0, 2.0], [-1.0], [float("nan")]):

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from slotwise.packing.kernels.lattice import walk
 from slotwise.packing.space import Predicate, Space, broken
 
-BUDGET = 20_000_000
-"""Configurations looked at before an enumeration of additive demands stops."""
+STEPS = 80_000_000
+"""By default an enumeration of additive demands looks at this many configurations, divided by types x resources."""
 PREDICATE_BUDGET = 300_000
-"""The same for a predicate, which is called for each of them."""
+"""By default a predicate is called about this often."""
 
 
 class Enumeration(NamedTuple):
@@ -37,7 +37,8 @@ def _enumerate(space: Space, budget: int | None, maximal: bool) -> Enumeration:
     if space.predicate is not None:
         rows, complete = _climb(space.predicate, space, PREDICATE_BUDGET if budget is None else budget, maximal)
     else:
-        rows, complete = _walk(space, BUDGET if budget is None else budget, maximal)
+        assert space.demand is not None
+        rows, complete = _walk(space, STEPS // space.demand.size if budget is None else budget, maximal)
     return Enumeration(np.ascontiguousarray(rows[np.lexsort(rows.T[::-1])]), complete)
 
 

@@ -37,14 +37,15 @@ DP_CELLS = 4_000_000
 """The largest grid of `dp`, in cells (16 bytes each)."""
 APPROXIMATE_CELLS = 4_000_000
 """The most multiples that one resource's scheme may keep."""
-APPROXIMATE_NODES = 2_000_000
+APPROXIMATE_NODES = 10_000_000
 """The most nodes that a trial of the branch and bound may take (about a second)."""
-AUTO_NODES = 200_000
+AUTO_STEPS = 8_000_000
 AUTO_PREDICATE_CALLS = 20_000
+AUTO_ENTRIES = 500_000
 AUTO_HULL = 100_000_000
 AUTO_ROWS = 20_000
 AUTO_DP = 1_000_000
-"""What `auto` spends: configurations looked at, predicate calls, hull entries, table rows, dp steps a decision."""
+"""What `auto` spends: steps or predicate calls to list, counts to thin, work on it; rows or dp steps to search."""
 
 I8 = NDArray[np.int64]
 F8 = NDArray[np.float64]
@@ -124,7 +125,7 @@ def make_solver(name: str, space: Space, *, epsilon: float = 0.05, budget: int |
     """The solver of that name for this server class.
 
     `epsilon` is for `approximate`. `budget` bounds what is spent here: configurations looked at (`enumerate`,
-    `hull`, `auto`), cells (`dp`, `approximate` on one resource) or nodes of a trial (`approximate`); None for the default.
+    `hull`, `auto`), cells (`dp`, `approximate` on one resource) or nodes of a trial (`approximate`).
     """
     if name not in SOLVERS:
         raise InputError(f'no solver is called "{name}"', where="solver", remedy=f"use one of {', '.join(SOLVERS)}")
@@ -174,9 +175,12 @@ def _thinned(listed: int, hull: tuple[I8, bool]) -> str:
 def _listed(name: str, space: Space, budget: int | None) -> I8:
     listing = enumerate_maximal(space, budget)
     if not listing.complete:
-        instead = '"dp", "greedy-fill" or "auto"' if space.predicate is None else '"greedy-fill" or "auto"'
+        instead = '"greedy-fill" or "auto"'
+        if space.predicate is None:
+            small = math.prod(step + 1 for step in _grid(space)[0]) <= DP_CELLS
+            instead = ('"dp", ' if small else '"approximate", ') + instead
         raise InputError(
-            f"{len(space.fitting)} types have more maximal configurations here than can be listed within the budget",
+            f"{len(space.fitting)} types have more maximal configurations than can be listed within the budget",
             where=f'solver "{name}"',
             remedy=f"use {instead}",
         )
@@ -323,15 +327,16 @@ def _additive(name: str, space: Space) -> tuple[I8, I8]:
 
 
 def _auto(space: Space, epsilon: float, budget: int | None) -> Solver:
-    nodes = AUTO_NODES if space.predicate is None else AUTO_PREDICATE_CALLS
+    nodes = AUTO_PREDICATE_CALLS if space.demand is None else AUTO_STEPS // space.demand.size
     listing = enumerate_maximal(space, nodes if budget is None else budget)
     many = f"more than {len(listing.configurations)} maximal configurations, too many to list"
     if listing.complete:
         rows = len(listing.configurations)
-        hull = thin(listing.configurations, AUTO_HULL)
-        if len(hull.configurations) <= AUTO_ROWS:
-            return _of_table("hull", "auto", hull.configurations, 1.0, True, _thinned(rows, hull), space)
-        many = f"{len(hull.configurations)} candidates, too many to search at every decision"
+        many = f"{rows} maximal configurations, too many to search at every decision"
+        if listing.configurations.size <= AUTO_ENTRIES:
+            hull = thin(listing.configurations, AUTO_HULL)
+            if len(hull.configurations) <= AUTO_ROWS:
+                return _of_table("hull", "auto", hull.configurations, 1.0, True, _thinned(rows, hull), space)
     if space.demand is not None:
         steps, _ = _grid(space)
         if math.prod(step + 1 for step in steps) * space.demand.size <= AUTO_DP:

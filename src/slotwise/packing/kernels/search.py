@@ -3,10 +3,10 @@
 The dual of max {w x : D x <= c, x >= 0} prices the resources: y >= 0. For any such y, what is left free cannot hold
 more than y.free * max_j w_j / (y.d_j) over the types still open (the surrogate knapsack), nor, for each resource n,
 more than free_n * max_j w_j / d_jn. These bounds hold whatever y is, so nothing depends on the simplex method
-having found the exact optimum. Types are tried in falling w_j / (y.d_j), each from its largest count down; a branch is
-cut when (1 - eps) of its bound does not exceed the best so far, so that the best found is at least (1 - eps) of the
-optimum when the search ends. There is no way to give up early and keep that promise: the search goes on until it
-ends, unless a limit on its nodes is given, and then says that it gave up.
+having found the exact optimum. Types are tried in falling w_j / (y.d_j), each from its largest count down; a branch
+is cut when (1 - eps) of its bound does not exceed the best so far, so that the best found is at least (1 - eps) of
+the optimum when the search ends. There is no way to give up early and keep that promise: the search goes on until
+it ends, unless a limit on its nodes is given, and then says that it gave up.
 """
 
 from __future__ import annotations
@@ -119,6 +119,17 @@ def branch_and_bound(
     gave_up = False
     if m > 0:
         prices(weights, demand, capacity, types, m, tableau, labels, price)
+        # To begin with, the linear program's solution rounded down and filled: near the best on large servers.
+        for n in range(R):
+            if labels[m + n] < m:
+                j = types[labels[m + n]]
+                out[j] = min(fits(demand, free, j), int(tableau[n * (m + 1) + m] + 1e-9))
+                for h in range(R):
+                    free[h] -= out[j] * demand[j, h]
+        fill(weights, demand, free, order, value, done, out)
+        best = total(weights, out)
+        for n in range(R):
+            free[n] = capacity[n]
         for i in range(m):
             cost = 0.0
             for n in range(R):
@@ -141,7 +152,6 @@ def branch_and_bound(
             density[i * (R + 1) + R] = value[j]
 
         keep = (1.0 - params_f[0]) * (1.0 + ROUNDING)
-        best = -1.0
         nodes = 0
         reached[0] = 0.0
         level = 0
@@ -168,6 +178,8 @@ def branch_and_bound(
                 level += 1
             if not cut and reached[m] > best:
                 best = reached[m]
+                for j in range(J):
+                    out[j] = 0
                 for i in range(m):
                     out[types[i]] = count[i]
             # Up: to the last type that can have one job less and still be of use.

@@ -2,7 +2,7 @@
 
 The tableau holds integers over one common denominator (the last pivot); each new entry is a minor of the input, so
 the division is exact. Rows are the constraints, the last row the objective, the last column the right-hand side.
-`labels` names the variables (w_j is j, the slack of row i is J + i), those of the columns and then those of the rows.
+`labels` names the variables (w_j is j, the slack of row i is J + i): those of the columns, then those of the rows.
 """
 
 from __future__ import annotations
