@@ -1,4 +1,4 @@
-"""The load of a scenario: rho_j = lambda_j / mu_j, the mean number of type-j jobs in service, and its place in C."""
+"""The load of a scenario: rho_j = lambda_j / mu_j, the mean number of type-j jobs in service; its place in C."""
 
 from __future__ import annotations
 

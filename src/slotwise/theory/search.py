@@ -1,13 +1,13 @@
 """The most valuable configuration of additive demands, exactly: branch and bound for many types.
 
-A node is a multiset of jobs, types in a fixed order, so each is met once. For any multipliers y >= 0 on the resources, jobs
-of types i, i+1, ... that still fit beside what is there are worth at most
+A node is a multiset of jobs, types in a fixed order, so each is met once. For any multipliers y >= 0 on the
+resources, jobs of types i, i+1, ... that still fit beside what is there are worth at most
 
     (y.free) * max {w_j / (y.d_j) : j in i, i+1, ...},
 
 and the bound used is the least over several y: the dual prices of the linear relaxation and each resource alone. It
-falls with i, so the children of a node are cut all at once at the first type whose bound is no use. Types in falling
-w_j / (y.d_j), y dual prices, make the first descent a good greedy one.
+falls with i, so the children of a node are cut all at once at the first type whose bound is no use. Types in
+falling w_j / (y.d_j), y dual prices, make the first descent a good greedy one.
 """
 
 from __future__ import annotations
