@@ -68,7 +68,7 @@ def best_lower_bound(scenario: Scenario, rates: Vector, columns: Columns | None 
     if changing:
         return Bound(0.0, "none", (changing,))
     if columns is None:
-        columns = columns_of(scenario.cluster, scenario.types)
+        columns = columns_of(scenario)
     means = np.array([job_type.mean_service for job_type in scenario.types])
     region = locate(rates * means, columns)
     if region.supportable is False:

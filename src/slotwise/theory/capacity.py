@@ -79,7 +79,7 @@ class Capacity:
 
 def assess(scenario: Scenario) -> Capacity:
     """Everything, from one pass over the cluster's configurations."""
-    columns = columns_of(scenario.cluster, scenario.types)
+    columns = columns_of(scenario)
     rates = scaled_rates(scenario, columns)
     region = locate(rates * [job_type.mean_service for job_type in scenario.types], columns)
     return Capacity(

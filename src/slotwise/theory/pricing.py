@@ -79,10 +79,7 @@ class Listed:
 
 
 class Searched:
-    """Branch and bound on additive demands (`search`): exact if it ends within its nodes.
-
-    If it does not, the limit is the linear relaxation's: for any y >= 0, w.k <= (y.c) max_j w_j / (y.d_j).
-    """
+    """Branch and bound on additive demands (`search`): exact if it ends within its nodes, else with a limit."""
 
     def __init__(self, space: Space) -> None:
         assert space.demand is not None
@@ -112,11 +109,9 @@ class Searched:
         multipliers = np.vstack([y, np.eye(len(y))])
         depth = min(DEPTH, int(self._capacity.sum() // self._demand[types].sum(axis=1).min()))
         found = np.zeros(len(order), np.int64)
-        ended = search(prices[order], self._demand[order], self._capacity, multipliers, effort, depth, found)
+        limit = search(prices[order], self._demand[order], self._capacity, multipliers, effort, depth, found)
         out[order] = found
-        value = float(prices @ out)
-        relaxed = float(self._capacity @ y) * float(density.max()) * (1 + ROUNDING)
-        return Priced(out, value, min(relaxed, value * (1 + ROUNDING)) if ended else relaxed)
+        return Priced(out, float(prices @ out), limit * (1 + ROUNDING))
 
     def _duals(self, prices: Vector, demand: Counts) -> Vector:
         """Resource prices y > 0: the dual of the linear relaxation, with no resource quite free."""
