@@ -92,7 +92,9 @@ class Result:
     def fragmentation(self) -> dict[str, float | None]:
         """Share of each resource that was free while somebody waited; None where nobody ever did."""
         rows = np.array([run.idle_while_waiting for run in self.runs])
-        means = [float(np.mean(column[~np.isnan(column)])) if (~np.isnan(column)).any() else None for column in rows.T]
+        means = [
+            float(np.mean(column[~np.isnan(column)])) if (~np.isnan(column)).any() else None for column in rows.T
+        ]
         return dict(zip(self.scenario.cluster.resources, means, strict=True))
 
     @cached_property

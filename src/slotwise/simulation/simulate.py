@@ -79,7 +79,9 @@ def as_scenario(scenario: str | Path | Scenario, overrides: Iterable[str] = ()) 
     overrides = list(overrides)
     if isinstance(scenario, Scenario):
         if overrides:
-            raise InputError("are for scenarios that are read from a file", where="overrides", remedy="use model_copy")
+            raise InputError(
+                "are for scenarios that are read from a file", where="overrides", remedy="use model_copy"
+            )
         return scenario
     return load_scenario(scenario, overrides)
 

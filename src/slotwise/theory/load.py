@@ -1,4 +1,4 @@
-"""The load of a scenario: rho_j = lambda_j / mu_j, the mean number of type-j jobs in service, and its place in C."""
+"""The load of a scenario: rho_j = lambda_j / mu_j, the mean number of type-j jobs in service; its place in C."""
 
 from __future__ import annotations
 
@@ -26,17 +26,25 @@ def spaces_of(cluster: Cluster, types: Sequence[JobType]) -> list[Space]:
     ]
 
 
-def columns_of(cluster: Cluster, types: Sequence[JobType]) -> Columns:
+def columns_of(scenario: Scenario) -> Columns:
     """The cluster as the linear program sees it: classes, how many servers each, and what they can hold."""
-    return Columns([pricing_of(space) for space in spaces_of(cluster, types)], [s.count for s in cluster.servers])
+    if not scenario.types:
+        raise InputError(
+            "a trace has no rates to take its load from",
+            where="workload.trace",
+            remedy="give job types with rates, or measure the load of the trace first",
+        )
+    servers = scenario.cluster.servers
+    pricings = [pricing_of(space) for space in spaces_of(scenario.cluster, scenario.types)]
+    return Columns(pricings, [server.count for server in servers])
 
 
 def scaled_rates(scenario: Scenario, columns: Columns | None = None) -> Vector:
     """lambda_j, arrivals of type j per unit time: as given, or scaled to lie on the boundary of intensity * C."""
-    rates = effective_rates(_with_types(scenario))
+    rates = effective_rates(scenario)
     if scenario.workload.intensity is None:
         return rates
-    relative = locate(rates * _means(scenario), columns or columns_of(scenario.cluster, scenario.types))
+    relative = locate(rates * _means(scenario), columns or columns_of(scenario))
     if not np.isfinite(relative.intensity):
         j = int(np.argmax(relative.prices))
         raise InputError(
@@ -54,19 +62,9 @@ def load_of(scenario: Scenario, columns: Columns | None = None) -> Vector:
 
 def region_of(scenario: Scenario) -> Region:
     """Where the scenario's load lies in the capacity region of its cluster."""
-    columns = columns_of(_with_types(scenario).cluster, scenario.types)
+    columns = columns_of(scenario)
     return locate(load_of(scenario, columns), columns)
 
 
 def _means(scenario: Scenario) -> Vector:
     return np.array([job_type.mean_service for job_type in scenario.types])
-
-
-def _with_types(scenario: Scenario) -> Scenario:
-    if not scenario.types:
-        raise InputError(
-            "a trace has no rates to take its load from",
-            where="workload.trace",
-            remedy="give job types with rates, or measure the load of the trace first",
-        )
-    return scenario

@@ -14,16 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from slotwise.packing import Space, enumerate_maximal
+from slotwise.packing import Space, enumerate_maximal, thin
 from slotwise.theory.search import search
 
 Vector = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
-LISTED = 200_000
+LISTED = 20_000
 """Configurations looked at before listing them all gives way to a search."""
-EFFORT = 20_000_000
-"""Nodes that one search may visit, about two seconds."""
+THINNED = 500
+"""A table up to this long is thinned to the vertices of its hull."""
+EFFORT = 2_000_000
+"""Nodes that one search may visit, about a fifth of a second."""
 DEPTH = 100_000
 """Jobs on one server beyond which a search does not go."""
 ROUNDING = 1e-11
@@ -45,6 +47,10 @@ class Pricing(Protocol):
         """The feasible set it prices."""
         ...
 
+    def start(self) -> Counts:
+        """A few configurations, one per row, that hold every type which fits at all (never none)."""
+        ...
+
     def best(self, prices: Vector, effort: int = EFFORT) -> Priced:
         """The most valuable configuration at prices w >= 0, with the limit that `effort` buys."""
         ...
@@ -59,6 +65,10 @@ class Listed:
         self.complete = complete
         self._values = table.astype(np.float64)
 
+    def start(self) -> Counts:
+        """For each type a row that has the most of it."""
+        return np.asarray(self.table[np.unique(np.argmax(self.table, axis=0))])
+
     def best(self, prices: Vector, effort: int = EFFORT) -> Priced:
         """The best row; of an incomplete table the limit is what each type could fill alone, added up."""
         values = self._values @ prices
@@ -69,10 +79,7 @@ class Listed:
 
 
 class Searched:
-    """Branch and bound on additive demands (`search`): exact if it ends within its nodes.
-
-    If it does not, the limit is the linear relaxation's: for any y >= 0, w.k <= (y.c) max_j w_j / (y.d_j).
-    """
+    """Branch and bound on additive demands (`search`): exact if it ends within its nodes, else with a limit."""
 
     def __init__(self, space: Space) -> None:
         assert space.demand is not None
@@ -82,6 +89,13 @@ class Searched:
         """resources of which there is some; a type that fits asks nothing of the others"""
         self._capacity = space.capacity[self._room]
         self._demand = space.demand[:, self._room]
+
+    def start(self) -> Counts:
+        """Each type alone, as often as it fits."""
+        fitting = self.space.fitting
+        rows = np.zeros((max(1, len(fitting)), self.space.n_types), np.int64)
+        rows[np.arange(len(fitting)), fitting] = self.space.counts[fitting]
+        return rows
 
     def best(self, prices: Vector, effort: int = EFFORT) -> Priced:
         """Search from scratch at these prices, through at most `effort` nodes."""
@@ -95,11 +109,9 @@ class Searched:
         multipliers = np.vstack([y, np.eye(len(y))])
         depth = min(DEPTH, int(self._capacity.sum() // self._demand[types].sum(axis=1).min()))
         found = np.zeros(len(order), np.int64)
-        ended = search(prices[order], self._demand[order], self._capacity, multipliers, effort, depth, found)
+        limit = search(prices[order], self._demand[order], self._capacity, multipliers, effort, depth, found)
         out[order] = found
-        value = float(prices @ out)
-        relaxed = float(self._capacity @ y) * float(density.max()) * (1 + ROUNDING)
-        return Priced(out, value, min(relaxed, value * (1 + ROUNDING)) if ended else relaxed)
+        return Priced(out, float(prices @ out), limit * (1 + ROUNDING))
 
     def _duals(self, prices: Vector, demand: Counts) -> Vector:
         """Resource prices y > 0: the dual of the linear relaxation, with no resource quite free."""
@@ -112,9 +124,12 @@ class Searched:
 def pricing_of(space: Space) -> Pricing:
     """The best pricing there is for the space: a full table where it is short, else a search."""
     listed = enumerate_maximal(space, None if space.predicate is not None else LISTED)
-    if listed.complete or space.predicate is not None:
-        return Listed(space, listed.configurations, listed.complete)
-    return Searched(space)
+    if not listed.complete and space.predicate is None:
+        return Searched(space)
+    rows = listed.configurations
+    if listed.complete and len(rows) <= THINNED:
+        rows = thin(rows).configurations  # the vertices say the same in fewer words
+    return Listed(space, rows, listed.complete)
 
 
 def total_value(pricings: Sequence[Pricing], counts: Sequence[int], prices: Vector) -> float:

@@ -1,14 +1,14 @@
 """How far a ray stays inside the capacity region: max {t : base + t * direction in C}.
 
-C = sum over servers of Conv(K), the loads that mixes of feasible configurations carry. Servers of a class are alike,
-so only the mix x_c of each class counts (shares that add up to 1):
+C = sum over servers of Conv(K), the loads that mixes of feasible configurations carry. Servers of a class are
+alike, so only the mix x_c of each class counts (shares that add up to 1):
 
     max t   such that   sum_c n_c sum_k x_ck k >= base + t * direction,   sum_k x_ck = 1   for each class c.
 
 There are far too many configurations k to write down. Columns are generated instead: the linear program over those
-met so far gives prices w, each class is asked for its best configuration at those prices, and what is worth more than
-the program believes is added. Both sides are proven at every step: the mix found carries base + t * direction for
-a t that is computed from the mix alone, and for any prices w >= 0 with w.direction > 0
+met so far gives prices w, each class is asked for its best configuration at those prices, and what is worth more
+than the program believes is added. Both sides are proven at every step: the mix found carries base + t * direction
+for a t that is computed from the mix alone, and for any prices w >= 0 with w.direction > 0
 
     t <= (W(w) - w.base) / (w.direction),    W(w) = sum over servers of max_k w.k.
 
@@ -29,9 +29,12 @@ from slotwise.theory.pricing import EFFORT, Counts, Pricing, Vector
 
 CLOSE = 1e-10
 """Relative distance of the two limits at which they count as one."""
-ROUNDS = 2_000
 SMOOTHING = 0.5
-CHEAP = EFFORT // 100
+Stages = Sequence[tuple[int, int]]
+"""(effort of a search, rounds at most): the next stage begins when the one before has taught what it could."""
+THOROUGH: Stages = ((EFFORT // 100, 2_000), (EFFORT // 10, 50), (EFFORT, 10))
+QUICK: Stages = ((EFFORT // 100, 1),)
+ROUNDING = 1e-11
 
 
 @dataclass(frozen=True)
@@ -58,21 +61,16 @@ class Columns:
         self._owner: list[int] = []
         self._rows: list[Counts] = []
         for c in self.classes:
-            most = self.pricings[c].space.counts
-            for j in np.flatnonzero(most > 0):
-                self.add(c, np.where(np.arange(self.n_types) == j, most, 0))
-            if not most.any():
-                self.add(c, np.zeros(self.n_types, np.int64))
+            for configuration in self.pricings[c].start():
+                self.add(c, configuration)
 
-    def add(self, c: int, configuration: Counts) -> bool:
-        """Remember a configuration of class c; False if it was known."""
+    def add(self, c: int, configuration: Counts) -> None:
+        """Remember a configuration of class c."""
         key = (c, configuration.tobytes())
-        if key in self._seen:
-            return False
-        self._seen.add(key)
-        self._owner.append(c)
-        self._rows.append(configuration)
-        return True
+        if key not in self._seen:
+            self._seen.add(key)
+            self._owner.append(c)
+            self._rows.append(configuration)
 
     def arrays(self) -> tuple[NDArray[np.int64], Counts]:
         """(class of each column, its configuration)."""
@@ -81,13 +79,12 @@ class Columns:
     @property
     def servable(self) -> NDArray[np.bool_]:
         """Which types fit some server that is there."""
-        fits = np.zeros(self.n_types, dtype=np.bool_)
-        for c in self.classes:
-            fits |= self.pricings[c].space.counts > 0
-        return fits
+        return np.asarray(np.any(np.array(self._rows).reshape(-1, self.n_types) > 0, axis=0))
 
 
-def shoot(columns: Columns, base: Vector, direction: Vector, close: float = CLOSE) -> Ray:
+def shoot(
+    columns: Columns, base: Vector, direction: Vector, stages: Stages = THOROUGH, close: float = CLOSE
+) -> Ray:
     """The largest step from `base` (which must lie in the region) along `direction` (>= 0, not all 0)."""
     nowhere = (direction > 0) & ~columns.servable
     if nowhere.any():
@@ -97,26 +94,26 @@ def shoot(columns: Columns, base: Vector, direction: Vector, close: float = CLOS
     per_server = base / columns.counts.sum()
     toward = direction / direction.sum()
     best_limit, best_prices = np.inf, np.zeros_like(base)
-    step, shares = 0.0, np.zeros(0)
-    effort = CHEAP
-    for _ in range(ROUNDS):
-        shares, believed = _master(columns, per_server, toward)
-        step = max(0.0, _step(columns, shares, per_server, toward))
-        tried = [believed]
-        if best_limit < np.inf:
-            tried.insert(0, SMOOTHING * best_prices + (1 - SMOOTHING) * believed)
-        new = False
-        for prices in tried:  # believed prices are asked only where the smoothed ones taught nothing
-            limit, found = _ask(columns, prices, per_server, toward, effort)
-            new = found or new
-            if limit < best_limit:
-                best_limit, best_prices = limit, prices / float(prices @ toward)
-            if new:
+    closed = False
+    for effort, rounds in stages:
+        for _ in range(rounds):
+            shares, believed = _master(columns, per_server, toward)
+            step = max(0.0, _step(columns, shares, per_server, toward))
+            tried = [believed]
+            if best_limit < np.inf:
+                tried.insert(0, SMOOTHING * best_prices + (1 - SMOOTHING) * believed)
+            learnt = False
+            for prices in tried:  # believed prices are asked only where the smoothed ones taught nothing
+                limit, learnt = _ask(columns, prices, believed, per_server, toward, effort)
+                if limit < best_limit:
+                    best_limit, best_prices = limit, prices / float(prices @ toward)
+                if learnt:
+                    break
+            closed = best_limit - step <= close * best_limit
+            if closed or not learnt:
                 break
-        if best_limit - step <= close * best_limit or (not new and effort >= EFFORT):
+        if closed:
             break
-        if not new:
-            effort *= 10  # cheap searches have taught what they could
     owner, rows = columns.arrays()
     used = np.flatnonzero(shares)  # the last round may have added columns after the shares were found
     mix = [(rows[mine], shares[mine]) for mine in (used[owner[used] == c] for c in range(len(columns.counts)))]
@@ -166,12 +163,17 @@ def _step(columns: Columns, shares: Vector, base: Vector, direction: Vector) -> 
     return float(np.min((carried[along] - base[along]) / direction[along]))
 
 
-def _ask(columns: Columns, prices: Vector, base: Vector, direction: Vector, effort: int) -> tuple[float, bool]:
-    """Price every class: (limit on the step, whether a new configuration was learnt)."""
+def _ask(
+    columns: Columns, prices: Vector, believed: Vector, base: Vector, direction: Vector, effort: int
+) -> tuple[float, bool]:
+    """Price every class: (limit on the step, whether a configuration came up that the program undervalues)."""
+    owner, rows = columns.arrays()
     worth = 0.0
-    new = False
+    learnt = False
     for c in columns.classes:
         priced = columns.pricings[c].best(prices, effort)
         worth += float(columns.counts[c] / columns.counts.sum()) * priced.limit
-        new = columns.add(c, priced.configuration) or new
-    return (worth - float(prices @ base)) / float(prices @ direction), new
+        known = float(np.max(rows[owner == c] @ believed))
+        learnt = learnt or float(priced.configuration @ believed) > known * (1 + ROUNDING)
+        columns.add(c, priced.configuration)
+    return (worth - float(prices @ base)) / float(prices @ direction), learnt

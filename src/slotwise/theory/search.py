@@ -1,13 +1,13 @@
 """The most valuable configuration of additive demands, exactly: branch and bound for many types.
 
-A node is a multiset of jobs, types in a fixed order, so each is met once. For any multipliers y >= 0 on the resources, jobs
-of types i, i+1, ... that still fit beside what is there are worth at most
+A node is a multiset of jobs, types in a fixed order, so each is met once. For any multipliers y >= 0 on the
+resources, jobs of types i, i+1, ... that still fit beside what is there are worth at most
 
     (y.free) * max {w_j / (y.d_j) : j in i, i+1, ...},
 
 and the bound used is the least over several y: the dual prices of the linear relaxation and each resource alone. It
-falls with i, so the children of a node are cut all at once at the first type whose bound is no use. Types in falling
-w_j / (y.d_j), y dual prices, make the first descent a good greedy one.
+falls with i, so the children of a node are cut all at once at the first type whose bound is no use. Types in
+falling w_j / (y.d_j), y dual prices, make the first descent a good greedy one.
 """
 
 from __future__ import annotations
@@ -25,8 +25,21 @@ MARGIN = 1e-12
 
 
 @kernel
-def search(value: F8, demand: I8, capacity: I8, multipliers: F8, nodes: int, depth: int, out: I8) -> bool:
-    """Fill `out` with the best configuration found, types in the given order; False if the search was cut short."""
+def _most(purse: F8, density: F8, d: int, i: int) -> float:
+    """The bound on what types i, i+1, ... can add at depth d."""
+    least = np.inf
+    for m in range(len(density)):
+        if density[m, i] < np.inf:
+            least = min(least, purse[d, m] * density[m, i])
+    return least
+
+
+@kernel
+def search(value: F8, demand: I8, capacity: I8, multipliers: F8, nodes: int, depth: int, out: I8) -> float:
+    """Fill `out` with the best configuration found, types in the given order; return a limit on what any is worth.
+
+    The limit is the worth of `out`, unless the search was cut short: then also what is still open counts.
+    """
     J, R = demand.shape
     M = len(multipliers)
     cost = np.zeros((M, J))
@@ -53,11 +66,7 @@ def search(value: F8, demand: I8, capacity: I8, multipliers: F8, nodes: int, dep
         i = chosen[d]
         descend = False
         while i < J:
-            bound = np.inf
-            for m in range(M):
-                if density[m, i] < np.inf:
-                    bound = min(bound, purse[d, m] * density[m, i])
-            if worth[d] + bound <= best * (1.0 + MARGIN):
+            if worth[d] + _most(purse, density, d, i) <= best * (1.0 + MARGIN):
                 break
             descend = True
             for r in range(R):
@@ -74,7 +83,12 @@ def search(value: F8, demand: I8, capacity: I8, multipliers: F8, nodes: int, dep
             continue
         visited += 1
         if visited > nodes or d == depth:
-            return False
+            chosen[d] = i
+            for e in range(
+                d + 1
+            ):  # open at each level: what comes after the choice, and at the last the choice itself
+                best = max(best, worth[e] + _most(purse, density, e, chosen[e] + (1 if e < d else 0)))
+            return best
         chosen[d] = i
         worth[d + 1] = worth[d] + value[i]
         for r in range(R):
@@ -88,4 +102,4 @@ def search(value: F8, demand: I8, capacity: I8, multipliers: F8, nodes: int, dep
             out[:] = 0
             for e in range(d):
                 out[chosen[e]] += 1
-    return True
+    return best

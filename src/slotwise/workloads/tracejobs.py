@@ -56,10 +56,11 @@ def open_trace(name: str, jobs: int | None, seed: int) -> Trace:
 def jobs_of_trace(trace: Trace, cluster: Cluster, typing: TypeMaking, time_scale: float = 1.0) -> Jobs:
     """Sort the jobs into types for this cluster; a type's demand covers what each of its jobs asks for."""
     largest = {
-        name: float(max(server.capacity[r] for server in cluster.servers)) for r, name in enumerate(cluster.resources)
+        name: float(max(server.capacity[r] for server in cluster.servers))
+        for r, name in enumerate(cluster.resources)
     }
     if cluster.resources == ("size",):
-        largest = {name: largest["size"] for name in trace.resources}
+        largest = dict.fromkeys(trace.resources, largest["size"])
     else:
         unknown = [name for name in cluster.resources if name not in trace.resources]
         if unknown:
@@ -109,10 +110,9 @@ def jobs_of_trace(trace: Trace, cluster: Cluster, typing: TypeMaking, time_scale
 def _covers(made: Typing, cluster: Cluster, largest: dict[str, float]) -> list[list[Decimal]]:
     """The demand of each type over the cluster's resources, as exact decimals."""
     if made.resources == ("size",):
+        names = cluster.resources if cluster.resources != ("size",) else tuple(largest)[:1]
         # the paper's rounding charges every resource the rounded size, as a share of the largest server
-        return [[Decimal(row[0]) * Decimal(repr(largest.get(r, 1.0))) for r in cluster.resources] for row in made.demand_text] if (
-            cluster.resources != ("size",)
-        ) else [[Decimal(row[0])] for row in made.demand_text]
+        return [[Decimal(row[0]) * Decimal(repr(largest[name])) for name in names] for row in made.demand_text]
     places: Sequence[int] = [made.resources.index(name) for name in cluster.resources]
     return [[Decimal(row[r]) for r in places] for row in made.demand_text]
 

@@ -1,0 +1,97 @@
+"""All that theory says about a scenario, in one record: what `slotwise capacity` shows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from slotwise._version import __version__
+from slotwise.model import Scenario
+from slotwise.theory.bounds import Bound, best_lower_bound
+from slotwise.theory.guarantee import Guarantee, guarantees
+from slotwise.theory.load import columns_of, scaled_rates
+from slotwise.theory.pricing import Vector
+from slotwise.theory.region import Headroom, Region, headroom_by_type, locate
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """Where a load lies, what limits it, how much more fits, and who is proven to carry it."""
+
+    scenario: Scenario
+    rates: Vector
+    region: Region
+    headroom: list[Headroom]
+    guarantees: list[Guarantee]
+    bound: Bound
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs: plain values, with null where a number is infinite."""
+        names = [job_type.name for job_type in self.scenario.types]
+        region = self.region
+        return {
+            "scenario": self.scenario.name,
+            "version": __version__,
+            "intensity": finite(region.intensity),
+            "intensity_limits": [finite(region.lower), finite(region.intensity)],
+            "exact": region.exact,
+            "supportable": region.supportable,
+            "headroom": finite(region.headroom),
+            "types": {
+                name: {
+                    "rate": float(self.rates[j]),
+                    "load": float(region.rho[j]),
+                    "price": float(region.prices[j]),
+                    "share_of_bottleneck": float(region.prices[j] * region.rho[j]),
+                    "headroom": {
+                        "load": room.more,
+                        "load_limit": room.limit,
+                        "rate": room.more / job_type.mean_service,
+                    },
+                }
+                for j, (name, job_type, room) in enumerate(
+                    zip(names, self.scenario.types, self.headroom, strict=True)
+                )
+            },
+            "witness": [
+                {
+                    "servers": server.name,
+                    "count": server.count,
+                    "mix": [
+                        {
+                            "share": float(share),
+                            "configuration": {name: int(k) for name, k in zip(names, row, strict=True) if k},
+                        }
+                        for row, share in zip(mix.configurations, mix.shares, strict=True)
+                    ],
+                }
+                for server, mix in zip(self.scenario.cluster.servers, region.witness, strict=False)
+            ],
+            "guarantees": [asdict(one) for one in self.guarantees],
+            "lower_bound": {
+                "mean_queue": finite(self.bound.mean_queue),
+                "kind": self.bound.kind,
+                "assumptions": list(self.bound.assumptions),
+            },
+        }
+
+
+def assess(scenario: Scenario) -> Capacity:
+    """Everything, from one pass over the cluster's configurations."""
+    columns = columns_of(scenario)
+    rates = scaled_rates(scenario, columns)
+    region = locate(rates * [job_type.mean_service for job_type in scenario.types], columns)
+    return Capacity(
+        scenario=scenario,
+        rates=rates,
+        region=region,
+        headroom=headroom_by_type(region),
+        guarantees=guarantees(scenario, rates, region),
+        bound=best_lower_bound(scenario, rates, columns),
+    )
+
+
+def finite(value: float) -> float | None:
+    """None for what JSON has no number for."""
+    return float(value) if math.isfinite(value) else None

@@ -1,0 +1,108 @@
+"""Many alike servers: M/M/n by Erlang's formulas, and M/G/1 by Pollaczek and Khinchine's.
+
+With offered load a = lambda / mu on n servers, the loss probability obeys
+
+    B(0) = 1,   B(k) = a B(k-1) / (k + a B(k-1)),
+
+a recursion of positive terms that damps every error made before, so it holds to rounding for a million servers and
+more. The probability to wait is C = n B / (n - a (1 - B)); waits are 0 with probability 1 - C and else exponential
+of rate n mu - lambda; E[Q] = C a / (n - a).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from slotwise._kernel import kernel
+from slotwise.errors import InputError
+
+
+@kernel
+def _loss(n: int, a: float) -> float:
+    loss = 1.0
+    for k in range(1, n + 1):
+        loss = a * loss / (k + a * loss)
+    return loss
+
+
+def erlang_b(n: int, a: float) -> float:
+    """The share of arrivals that find all n servers busy and are lost (M/G/n/n)."""
+    _check(n, a)
+    return _loss(n, a) if a > 0 else float(n == 0)
+
+
+def erlang_c(n: int, a: float) -> float:
+    """The share of arrivals that wait (M/M/n); 1 where the load is too much for the servers."""
+    _check(n, a)
+    if a >= n:
+        return 1.0
+    loss = erlang_b(n, a)
+    return n * loss / (n - a * (1 - loss))
+
+
+def mean_queue(n: int, a: float) -> float:
+    """E[Q] of M/M/n: mean number waiting; infinite where a >= n."""
+    return erlang_c(n, a) * a / (n - a) if a < n else math.inf
+
+
+def mean_wait(n: int, rate: float, mean_service: float) -> float:
+    """E[wait] of M/M/n."""
+    return mean_queue(n, rate * mean_service) / rate if rate > 0 else 0.0
+
+
+def wait_quantile(n: int, rate: float, mean_service: float, p: float) -> float:
+    """The least t with P(wait <= t) >= p in M/M/n, first come first served."""
+    if not 0 <= p < 1:
+        raise InputError(f"is {p}", where="probability of a quantile", remedy="use a number from 0 to less than 1")
+    a = rate * mean_service
+    if a >= n:
+        return math.inf
+    waits = erlang_c(n, a)
+    return math.log(waits / (1 - p)) * mean_service / (n - a) if waits > 1 - p else 0.0
+
+
+def staff_for_mean_wait(rate: float, mean_service: float, target: float) -> int:
+    """The fewest servers of M/M/n whose mean wait is at most `target`."""
+    if target == 0 and rate > 0:
+        raise InputError(
+            "no number of servers spares every job the wait", where="target", remedy="use a wait above 0"
+        )
+    return _fewest(rate * mean_service, lambda n: mean_wait(n, rate, mean_service), target)
+
+
+def staff_for_wait_quantile(rate: float, mean_service: float, p: float, target: float) -> int:
+    """The fewest servers of M/M/n that keep the p-quantile of the wait (first come first served) at `target`."""
+    return _fewest(rate * mean_service, lambda n: wait_quantile(n, rate, mean_service, p), target)
+
+
+def mg1_mean_queue(rate: float, mean_service: float, second_moment: float) -> float:
+    """E[Q] of M/G/1: lambda^2 E[S^2] / (2 (1 - rho)); infinite where rho >= 1."""
+    rho = rate * mean_service
+    return rate * rate * second_moment / (2 * (1 - rho)) if rho < 1 else math.inf
+
+
+def _fewest(a: float, wait: Callable[[int], float], target: float) -> int:
+    """The least n with wait(n) <= target; wait falls in n, and is finite from a on."""
+    if not target >= 0:
+        raise InputError(f"is {target}", where="target", remedy="use a wait of 0 or more")
+    short = math.floor(a)  # too few: wait(short) is infinite
+    step = 1
+    while wait(short + step) > target:
+        short += step
+        step *= 2
+    enough = short + step
+    while enough - short > 1:
+        middle = (short + enough) // 2
+        if wait(middle) > target:
+            short = middle
+        else:
+            enough = middle
+    return enough
+
+
+def _check(n: int, a: float) -> None:
+    if n < 0 or not (a >= 0 and math.isfinite(a)):
+        raise InputError(
+            f"{n} servers with load {a}", where="Erlang's formula", remedy="use whole n >= 0 and a finite load >= 0"
+        )

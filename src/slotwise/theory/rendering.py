@@ -1,0 +1,166 @@
+"""A `Capacity` for the terminal: what it says, in words and tables that fit 80 columns."""
+
+from __future__ import annotations
+
+import numpy as np
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from slotwise.theory.capacity import Capacity
+from slotwise.theory.guarantee import Guarantee, Verdict
+from slotwise.theory.region import Region
+
+MOST_TYPES = 20
+MOST_CONFIGURATIONS = 8
+COLOUR = {Verdict.CERTIFIED: "green", Verdict.NOT_CERTIFIED: "yellow", Verdict.IMPOSSIBLE: "red"}
+MARK = {True: "yes", False: "no", None: "taken on trust"}
+
+
+def render(capacity: Capacity) -> RenderableType:
+    """The whole report."""
+    parts: list[RenderableType] = [
+        _title(capacity),
+        Padding(_verdict(capacity), (0, 0, 1, 2)),
+        _types(capacity),
+        Padding(_legend(capacity), (0, 0, 1, 0)),
+    ]
+    if capacity.region.witness:
+        what = "it" if capacity.region.supportable else "the most of it"
+        parts += [
+            Text(f"A mix of configurations that carries {what}", "bold"),
+            Padding(_witness(capacity), (0, 0, 1, 2)),
+        ]
+    parts += [Text("What is proven, policy by policy", "bold"), _guarantees(capacity.guarantees)]
+    own = capacity.guarantees[0]
+    if own.assumptions:
+        parts += [Text(f"\nAssumptions behind {own.policy}", "bold"), Padding(_assumptions(own), (0, 0, 0, 2))]
+    parts.append(_bound(capacity))
+    return Group(*parts)
+
+
+def verdict_in_words(region: Region) -> str:
+    """Can it be carried, how full is the cluster, how far can it grow."""
+    if not np.isfinite(region.intensity):
+        return "No policy can carry this load: a type that arrives fits no server that is there."
+    at = f"{region.intensity:.4g}" if region.exact else f"between {region.lower:.5g} and {region.intensity:.5g}"
+    if region.supportable is None:
+        return f"Its intensity is {at}: too close to 1 to tell whether it can be carried."
+    if region.supportable:
+        grow = f"The whole mix can grow by {region.headroom:.1%} before the cluster is full."
+        return f"This load can be carried: its intensity is {at}, where 1 is the most for any policy. {grow}"
+    if abs(region.intensity - 1) <= 1e-9:
+        return (
+            "This load is exactly on the boundary: the least more is too much, and no policy keeps queues bounded."
+        )
+    shrink = f"It must shrink by {-region.headroom:.1%}, or the cluster must grow."
+    proof = f"At the prices below all servers together hold at most 1, and the load asks for {region.lower:.4g}."
+    return f"No policy can carry this load: its intensity is {at}. {shrink} {proof}"
+
+
+def _title(capacity: Capacity) -> Text:
+    cluster = capacity.scenario.cluster
+    classes = f"{len(cluster.servers)} classes" if len(cluster.servers) > 1 else "1 class"
+    line = Text(capacity.scenario.name, "bold")
+    line.append(f"  {cluster.n_servers} servers ({classes}), {len(capacity.scenario.types)} types", "dim")
+    return line
+
+
+def _verdict(capacity: Capacity) -> Text:
+    colour = {True: "green", False: "red", None: "yellow"}[capacity.region.supportable]
+    return Text(verdict_in_words(capacity.region), colour)
+
+
+def _types(capacity: Capacity) -> Table:
+    region = capacity.region
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("type", overflow="fold")
+    for heading in ("arrivals", "load", "price", "takes", "room for"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    used = region.prices * region.rho
+    order = np.argsort(-used, kind="stable")[:MOST_TYPES]
+    for j in sorted(order):
+        job_type, room = capacity.scenario.types[j], capacity.headroom[j]
+        more = room.more / job_type.mean_service
+        about = "" if room.limit - room.more <= 1e-6 * max(1.0, room.limit) else "≥ "
+        table.add_row(
+            job_type.name,
+            _short(float(capacity.rates[j])),
+            _short(float(region.rho[j])),
+            f"{region.prices[j]:.3%}" if np.isfinite(region.intensity) else "-",
+            f"{used[j]:.1%}" if np.isfinite(region.intensity) else "-",
+            f"{about}+{_short(more)}" if region.supportable is not False else "-",
+        )
+    return table
+
+
+def _legend(capacity: Capacity) -> Text:
+    left = len(capacity.region.rho) - MOST_TYPES
+    return Text(
+        "arrivals per unit time; load: jobs in service; price: share of the cluster that one job takes at the"
+        " bottleneck; room for: more arrivals of this type alone"
+        + (f"; {left} types not shown (--json)" if left > 0 else ""),
+        "dim",
+    )
+
+
+def _witness(capacity: Capacity) -> Table:
+    names = [job_type.name for job_type in capacity.scenario.types]
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column()
+    for server, mix in zip(capacity.scenario.cluster.servers, capacity.region.witness, strict=True):
+        order = np.argsort(-mix.shares, kind="stable")
+        for i, row in enumerate(order[:MOST_CONFIGURATIONS]):
+            held = [f"{k} {name}" for k, name in zip(mix.configurations[row], names, strict=True) if k]
+            first = f"{server.count} x {server.name}" if i == 0 else ""
+            table.add_row(Text(first, "dim"), f"{mix.shares[row]:.1%}", " + ".join(held) or "empty")
+        rest = order[MOST_CONFIGURATIONS:]
+        if len(rest):
+            table.add_row("", f"{mix.shares[rest].sum():.1%}", f"{len(rest)} other configurations (--json)")
+    return table
+
+
+def _guarantees(found: list[Guarantee]) -> Table:
+    """Policies about which the same is said share a row."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("policy", max_width=30)
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("why")
+    rows: dict[tuple[Verdict, str], list[str]] = {}
+    for one in found:
+        rows.setdefault((one.verdict, one.why), []).append(one.policy)
+    for (verdict, why), policies in rows.items():
+        table.add_row(
+            ", ".join(policies) if len(rows) > 1 else "every policy", Text(str(verdict), COLOUR[verdict]), why
+        )
+    return table
+
+
+def _assumptions(one: Guarantee) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column()
+    for assumption in one.assumptions:
+        style = {True: "green", False: "red", None: "yellow"}[assumption.holds]
+        detail = Text(assumption.text)
+        if assumption.detail:
+            detail.append(f" ({assumption.detail})", "dim")
+        table.add_row(Text(MARK[assumption.holds], style), detail)
+    return table
+
+
+def _bound(capacity: Capacity) -> Text:
+    bound = capacity.bound
+    line = Text("\nNo policy's mean queue is below ", "bold")
+    if not np.isfinite(bound.mean_queue):
+        return Text("\nQueues grow without bound under every policy.", "bold")
+    line.append(f"{_short(bound.mean_queue)}", "bold")
+    line.append(f"  ({bound.kind}: {'; '.join(bound.assumptions)})", "dim")
+    return line
+
+
+def _short(value: float) -> str:
+    return f"{value:.4g}" if value < 1e4 else f"{value:,.0f}"

@@ -1,0 +1,173 @@
+"""Verdicts for loads and policies where the right one is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from slotwise.errors import InputError
+from slotwise.model import Scenario, load_scenario, parse_scenario
+from slotwise.theory import region_of, scaled_rates
+from slotwise.theory.guarantee import RULES, Guarantee, Verdict, guarantee, guarantees, limit_of_beta
+
+TABLE1 = "table1"
+
+
+def verdict(scenario: Scenario, policy: str = "algorithm1", **options: Any) -> Guarantee:
+    return guarantee(scenario, scaled_rates(scenario), region_of(scenario), policy, options)
+
+
+def table1(zeta: float, *overrides: str) -> Scenario:
+    return load_scenario(TABLE1, [f"workload.intensity={zeta}", *overrides])
+
+
+def failing(found: Guarantee) -> list[str]:
+    return [assumption.text for assumption in found.assumptions if assumption.holds is False]
+
+
+def test_inside_outside_and_between() -> None:
+    inside = verdict(table1(0.89))
+    assert inside.verdict is Verdict.CERTIFIED
+    assert inside.share == pytest.approx(0.9)
+    assert "corollary 3" in inside.source
+    assert verdict(table1(0.95)).verdict is Verdict.NOT_CERTIFIED  # b = 0.9 by default
+    assert verdict(table1(0.95), b=0.98).verdict is Verdict.CERTIFIED
+    assert verdict(table1(0.9)).verdict is Verdict.NOT_CERTIFIED  # the interior of 0.9 C, not its boundary
+    outside = verdict(table1(1.05), b=0.99)
+    assert outside.verdict is Verdict.IMPOSSIBLE
+    assert "outside" in outside.why
+    boundary = verdict(table1(1.0), b=0.99)
+    assert boundary.verdict is Verdict.IMPOSSIBLE
+    assert "boundary" in boundary.why
+
+
+@pytest.mark.parametrize("policy", [*RULES, "mine.py:Own"])
+def test_outside_is_impossible_for_every_policy(policy: str) -> None:
+    assert verdict(table1(1.2), policy).verdict is Verdict.IMPOSSIBLE
+
+
+def test_laws_that_the_proofs_do_not_cover() -> None:
+    for key, law, text in (
+        ("workload.service", '{ law = "lognormal", sigma = 1.0 }', "hyper-exponential"),
+        ("workload.service", '{ law = "deterministic" }', "hyper-exponential"),
+        ("workload.arrivals", '{ law = "lognormal", sigma = 1.0 }', "Poisson"),
+    ):
+        found = verdict(table1(0.5, f"{key}={law}"))
+        assert found.verdict is Verdict.NOT_CERTIFIED
+        assert [text in one for one in failing(found)] == [True]
+    assert (
+        verdict(table1(0.5, 'workload.service={ law = "hyperexponential", scv = 9 }')).verdict is Verdict.CERTIFIED
+    )
+
+
+def test_batches_are_covered() -> None:
+    tables = {
+        "cluster": {"resources": ["cpu"], "servers": [{"name": "s", "count": 2, "capacity": [4]}]},
+        "types": [{"name": "a", "demand": [2]}],
+        "workload": {
+            "intensity": 0.8,
+            "arrivals": {"law": "batch", "rate": 1.0, "batches": [{"probability": 1.0, "jobs": {"a": 3}}]},
+        },
+    }
+    assert verdict(parse_scenario(tables)).verdict is Verdict.CERTIFIED
+
+
+def test_beta_and_its_limit() -> None:
+    assert verdict(table1(0.5), beta=1.0).verdict is Verdict.NOT_CERTIFIED
+    assert verdict(table1(0.5), beta=0.6).verdict is Verdict.CERTIFIED
+    assert verdict(table1(0.5), beta=0.4).verdict is Verdict.NOT_CERTIFIED
+    assert limit_of_beta({"b": 0.8, "p": 1.0, "z": 0.0})[0] == 0.8
+    constant, assumption = limit_of_beta({"b": 0.8, "p": 0.5, "z": 0.0})
+    assert constant == pytest.approx(0.4)
+    assert assumption.holds is False
+    assert limit_of_beta({"beta": -0.1})[1].holds is False
+    with pytest.raises(InputError, match=r"policy\.b: is 'much'"):
+        limit_of_beta({"b": "much"})
+
+
+def unit_types(intensity: float) -> Scenario:
+    return parse_scenario(
+        {
+            "cluster": {"resources": ["units"], "servers": [{"name": "s", "count": 3, "capacity": [10]}]},
+            "types": [{"name": "large", "demand": [6], "rate": 1.0}, {"name": "small", "demand": [4], "rate": 1.0}],
+            "workload": {"intensity": intensity},
+        }
+    )
+
+
+def test_the_solver_decides_the_theorem() -> None:
+    # One large and one small fill a server, so C reaches (3, 3). With one type only it holds (1, 0) or (0, 2):
+    # with a share a of the first, x = 3 a = 2 * 3 (1 - a), so a = 2/3 and C^ reaches (2, 2), 2/3 of C.
+    greedy = verdict(unit_types(0.5), solver="greedy", beta=0.9)
+    assert greedy.verdict is Verdict.CERTIFIED
+    assert greedy.share == pytest.approx(0.9 * 2 / 3)
+    assert verdict(unit_types(0.62), solver="greedy", beta=0.9).verdict is Verdict.NOT_CERTIFIED
+    # greedy-fill is no argmax over a fixed set: r = 1/2 here (N_f = 1, one resource), so beta must be below 1/2
+    fill = verdict(unit_types(0.2), solver="greedy-fill", beta=0.9)
+    assert fill.verdict is Verdict.NOT_CERTIFIED
+    assert failing(fill) == ["beta < r"]
+    assert verdict(unit_types(0.2), solver="greedy-fill", beta=0.45).share == pytest.approx(0.225)
+    assert verdict(unit_types(0.2), solver="greedy-fill", beta=0.45).verdict is Verdict.CERTIFIED
+    near = verdict(unit_types(0.85), solver="approximate", epsilon=0.05, beta=0.94)
+    assert near.share == pytest.approx(0.95 * 0.94)
+    assert near.verdict is Verdict.CERTIFIED
+    for solver in ("enumerate", "hull", "dp", "auto"):
+        assert verdict(unit_types(0.85), solver=solver, beta=0.9).share == pytest.approx(0.9)
+    with pytest.raises(InputError, match="no solver is called"):
+        verdict(unit_types(0.85), solver="magic")
+
+
+def test_customizations_are_told() -> None:
+    told = {one.text: one.holds for one in verdict(table1(0.5)).assumptions}
+    assert [text for text, holds in told.items() if holds is None] == [
+        "an empty server takes its configuration when it can next start a job",
+        "stalls may end before the server is empty",
+        "few servers stall at once, by a factor q(s) on beta",
+    ]
+    plain = verdict(table1(0.5), faithful=True, stall_cap=None)
+    assert plain.verdict is Verdict.CERTIFIED
+    assert all(one.holds for one in plain.assumptions)
+    silent = verdict(table1(0.5, "types.high-cpu.rate=0"), faithful=True)
+    assert silent.verdict is Verdict.NOT_CERTIFIED
+    assert failing(silent) == ["every type arrives"]
+
+
+def test_a_cluster_that_changes_is_not_certified() -> None:
+    changing = parse_scenario(
+        {
+            "cluster": {
+                "resources": ["units"],
+                "servers": [{"name": "s", "count": 3, "capacity": [10]}],
+                "events": [{"at": 1.0, "action": "drain", "servers": "s"}],
+            },
+            "types": [{"name": "a", "demand": [5], "rate": 1.0}],
+        }
+    )
+    assert failing(verdict(changing)) == ["the servers stay the same"]
+
+
+def test_fit_policies_get_what_is_known_and_no_more() -> None:
+    trap = [load_scenario("best-fit-trap", [f"workload.intensity={zeta}"]) for zeta in (0.45, 0.6, 0.7)]
+    assert [verdict(one, "best-fit").verdict is Verdict.CERTIFIED for one in trap] == [True, False, False]
+    assert [verdict(one, "vqs").verdict is Verdict.CERTIFIED for one in trap] == [True, True, False]
+    assert verdict(trap[0], "vqs-bf").share == pytest.approx(2 / 3)
+    assert failing(verdict(table1(0.2), "best-fit")) == ["one resource"]
+    assert failing(verdict(load_scenario("example2", ["workload.intensity=0.2"]), "best-fit")) == [
+        "alike servers, demands add up"
+    ]
+    slow = load_scenario("best-fit-trap", ["workload.intensity=0.2", "types.five.mean_service=3.0"])
+    assert failing(verdict(slow, "best-fit")) == ["equal exponential service times"]
+    for policy in ("first-fit", "fifo", "tetris", "kubernetes-most-allocated", "m14", "g16", "easy-backfill", "?"):
+        assert verdict(trap[0], policy).verdict is Verdict.NOT_CERTIFIED
+    assert "reconstruction" in verdict(trap[0], "g16").why
+    assert "example 1" in verdict(trap[0], "m14").why
+
+
+def test_all_policies_with_the_scenarios_own_first() -> None:
+    scenario = load_scenario("best-fit-trap")
+    found = guarantees(scenario, scaled_rates(scenario), region_of(scenario))
+    assert [one.policy for one in found] == list(RULES)
+    assert found[0].share == pytest.approx(0.98)  # its own b
+    own = load_scenario("best-fit-trap", ['policy.name="tetris"'])
+    assert guarantees(own, scaled_rates(own), region_of(own))[0].policy == "tetris"
