@@ -29,6 +29,11 @@ def kernel(function: F) -> F:
     return cast(F, numba.njit(function, cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True))
 
 
+def is_compiled(part: str, module: str) -> bool:
+    """Whether kernels of a module are in the on-disk cache, so that a first run need not compile them."""
+    return not JIT or any((_PACKAGE / part / "__pycache__").glob(f"{module}.*.nbc"))
+
+
 def _drop_stale_cache() -> None:
     stamp = hashlib.sha256(importlib.metadata.version("numba").encode())
     for source in sorted(_PACKAGE.rglob("*.py")):

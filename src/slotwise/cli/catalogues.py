@@ -1,0 +1,39 @@
+"""`slotwise policies` and `slotwise scenarios`: what there is."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from slotwise.cli.tables import show
+from slotwise.model import load_scenario, shipped_scenarios
+from slotwise.scheduling.policies import POLICIES, make_policy
+
+
+def policies(
+    name: Annotated[str | None, typer.Argument(help="show the options of this policy")] = None,
+) -> None:
+    """List the policies, or the options of one."""
+    if name is None:
+        table = Table("policy", "what it does", box=None)
+        for each in POLICIES.values():
+            table.add_row(each.name, each.summary)
+        show(table)
+        return
+    policy = make_policy(name)
+    table = Table("option", "default", "meaning", title=f"{policy.name}: {policy.summary}", box=None)
+    for key, field in type(policy).Options.model_fields.items():
+        table.add_row(key, "-" if field.default is None else str(field.default), field.description or "")
+    show(table)
+
+
+def scenarios() -> None:
+    """List the scenarios that ship with the package."""
+    table = Table("scenario", "servers", "types", "policy", box=None)
+    for name in shipped_scenarios():
+        scenario = load_scenario(name)
+        types = str(len(scenario.types)) if scenario.types else scenario.workload.trace or ""
+        table.add_row(name, str(scenario.cluster.n_servers), types, scenario.policy.name)
+    show(table)

@@ -1,0 +1,66 @@
+"""What the commands that run simulations share: options, the progress display, the message about compiling."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from slotwise._kernel import is_compiled
+
+ScenarioArgument = Annotated[str, typer.Argument(help="a scenario file, or the name of one that ships")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="change a dotted key of the scenario")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
+WorkersOption = Annotated[int | None, typer.Option("--workers", min=1, help="threads (default: one a core)")]
+EngineOption = Annotated[str, typer.Option("--engine", help="threads, or dask for many machines")]
+AddressOption = Annotated[
+    str | None, typer.Option("--scheduler-address", help="of the Dask scheduler (engine dask)")
+]
+
+messages = Console(stderr=True)
+SHOW_AFTER = 1.0
+"""seconds before a progress display appears"""
+
+
+@contextmanager
+def progress_of(total: int) -> Iterator[Callable[[str, int, float], None]]:
+    """A callback that shows how far `total` replications are, on standard error and only if it takes a while."""
+    if not is_compiled("simulation", "loop"):
+        messages.print("compiling the kernels (once; about half a minute)", style="dim")
+    shares: dict[tuple[str, int], float] = {}
+    begun = time.monotonic()
+    display = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeRemainingColumn(),
+        console=messages,
+        transient=True,
+    )
+    bar = display.add_task("simulating", total=total)
+
+    def report(policy: str, replication: int, share: float) -> None:
+        shares[policy, replication] = share
+        if time.monotonic() - begun > SHOW_AFTER:
+            if not display.live.is_started:
+                display.start()
+            display.update(bar, completed=sum(shares.values()), description=policy)
+
+    try:
+        yield report
+    finally:
+        if display.live.is_started:
+            display.stop()
+
+
+def say(text: str) -> None:
+    """A message for the person, apart from the results."""
+    print(text, file=sys.stderr)

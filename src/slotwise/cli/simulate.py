@@ -1,0 +1,58 @@
+"""`slotwise simulate`: run policies on a scenario; a table, or one JSON object."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from slotwise._version import __version__
+from slotwise.cli.running import (
+    AddressOption,
+    EngineOption,
+    JsonOption,
+    ScenarioArgument,
+    SetOption,
+    WorkersOption,
+    progress_of,
+)
+from slotwise.cli.tables import results_table, show
+from slotwise.model import load_scenario
+from slotwise.simulation.result import as_json
+from slotwise.simulation.simulate import InterruptedRunError, run_policies
+
+
+def simulate(
+    scenario: ScenarioArgument,
+    policy: Annotated[
+        list[str] | None, typer.Option("--policy", "-p", help="a policy; again for more (default: the scenario's)")
+    ] = None,
+    overrides: SetOption = None,
+    as_json_: JsonOption = False,
+    workers: WorkersOption = None,
+    engine: EngineOption = "threads",
+    scheduler_address: AddressOption = None,
+) -> int:
+    """Simulate a scenario and report queues, waits, utilisation and whether the queues stay bounded.
+
+    Example: slotwise simulate table1 -p algorithm1 -p best-fit --set run.events=1000000
+    """
+    ready = load_scenario(scenario, overrides or [])
+    names = [name for group in policy or [ready.policy.name] for name in group.split(",")]
+    pairs = [(name, ready.policy.options if name == ready.policy.name else {}) for name in names]
+    code = 0
+    with progress_of(len(pairs) * ready.run.replications) as report:
+        try:
+            results = run_policies(ready, pairs, workers, engine, scheduler_address, report)
+        except InterruptedRunError as interruption:
+            if not interruption.results:
+                raise
+            results, code = interruption.results, 1
+    if as_json_:
+        print(json.dumps(as_json(ready, results, __version__), indent=2))
+    else:
+        show(results_table(results))
+    if code:
+        typer.echo("slotwise: interrupted; these are the replications that were finished", err=True)
+    return code

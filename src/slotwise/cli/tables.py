@@ -1,0 +1,67 @@
+"""Results as tables on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from slotwise.simulation.result import Result
+
+
+def number(value: float | None) -> str:
+    """Four digits that matter; a dash where there is no figure."""
+    if value is None or value != value:
+        return "-"
+    if value == 0:
+        return "0"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}" if abs(value) >= 0.001 else f"{value:.1e}"
+
+
+def results_table(results: Sequence[Result]) -> RenderableType:
+    """One row a policy, and what is to be said below."""
+    first = results[0]
+    runs = len(first.runs)
+    table = Table(
+        title=f"{first.scenario.name}: {runs} run{'s' if runs > 1 else ''} of {first.runs[0].events:,} events"
+    )
+    table.add_column("policy", no_wrap=True)
+    for heading in ("mean queue", "± 95 %", "mean wait", "p95", "p99", "busiest", "stalled"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    for result in results:
+        queue = result.mean_queue
+        half = (queue.high - queue.low) / 2 if queue.low is not None and queue.high is not None else None
+        resource, share = max(result.utilisation.items(), key=lambda item: item[1])
+        verdict = Text("stable", style="green") if result.stable else Text("grows", style="bold red")
+        table.add_row(
+            result.policy,
+            number(queue.mean),
+            number(half),
+            number(result.wait["mean"]),
+            number(result.wait["p95"]),
+            number(result.wait["p99"]),
+            f"{share:.0%} {resource[:7]}",
+            f"{result.as_dict()['stalled_fraction']:.1%}",
+            verdict,
+        )
+    notes = []
+    if first.bound.kind not in ("none", "unstable"):
+        notes.append(
+            f"no size-blind policy can have a mean queue below {number(first.bound.mean_queue)} ({first.bound.kind})"
+        )
+    if first.bound.kind == "unstable":
+        notes.append("the load is outside the capacity region: every policy's queue grows without bound")
+    solvers = sorted({result.runs[0].solver for result in results} - {""})
+    notes += [f"configurations: {solver}" for solver in solvers]
+    notes.append(
+        f"{sum(r.events_per_second for r in results) / len(results) / 1e6:.1f} million events a second a core"
+    )
+    return Group(table, *(Text(note, style="dim") for note in notes))
+
+
+def show(renderable: RenderableType) -> None:
+    """Print it on standard output."""
+    Console().print(renderable)
