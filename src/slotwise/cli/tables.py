@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -25,12 +26,15 @@ def results_table(results: Sequence[Result]) -> RenderableType:
     first = results[0]
     runs = len(first.runs)
     table = Table(
-        title=f"{first.scenario.name}: {runs} run{'s' if runs > 1 else ''} of {first.runs[0].events:,} events"
+        title=f"{first.scenario.name}: {runs} run{'s' if runs > 1 else ''} of {first.runs[0].events:,} events",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1),
     )
-    table.add_column("policy", no_wrap=True)
-    for heading in ("mean queue", "± 95 %", "mean wait", "p95", "p99", "busiest", "stalled"):
+    table.add_column("policy", overflow="fold")
+    for heading in ("mean\nqueue", "± 95 %\n", "mean\nwait", "p95\nwait", "p99\nwait", "in use\n", "stalled\n"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
+    table.add_column("verdict\n", no_wrap=True)
     for result in results:
         queue = result.mean_queue
         half = (queue.high - queue.low) / 2 if queue.low is not None and queue.high is not None else None
