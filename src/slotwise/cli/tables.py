@@ -29,16 +29,16 @@ def results_table(results: Sequence[Result]) -> RenderableType:
         title=f"{first.scenario.name}: {runs} run{'s' if runs > 1 else ''} of {first.runs[0].events:,} events",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
-        padding=(0, 1),
+        padding=(0, 0, 0, 1),
     )
-    table.add_column("policy", overflow="fold")
+    table.add_column("policy", overflow="fold", min_width=16)
     for heading in ("mean\nqueue", "± 95 %\n", "mean\nwait", "p95\nwait", "p99\nwait", "in use\n", "stalled\n"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("verdict\n", no_wrap=True)
     for result in results:
         queue = result.mean_queue
         half = (queue.high - queue.low) / 2 if queue.low is not None and queue.high is not None else None
-        resource, share = max(result.utilisation.items(), key=lambda item: item[1])
+        share = max(result.utilisation.values())
         verdict = Text("stable", style="green") if result.stable else Text("grows", style="bold red")
         table.add_row(
             result.policy,
@@ -47,7 +47,7 @@ def results_table(results: Sequence[Result]) -> RenderableType:
             number(result.wait["mean"]),
             number(result.wait["p95"]),
             number(result.wait["p99"]),
-            f"{share:.0%} {resource[:7]}",
+            f"{share:.0%}",
             f"{result.as_dict()['stalled_fraction']:.1%}",
             verdict,
         )
