@@ -156,8 +156,9 @@ def _pods(intake: Intake) -> tuple[list[dict[str, Any]], list[tuple[str, dict[st
                     continue
                 intake.rows += 1
                 pod = _pod(item)
-            except (KeyError, TypeError, AttributeError, ValueError) as problem:
-                kind = "text in a number or time" if isinstance(problem, ValueError) else "not a pod"
+            except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as problem:
+                wrong = isinstance(problem, (ValueError, OverflowError))
+                kind = "text in a number or time" if wrong else "not a pod"
                 intake.bad.found(kind, where, detail=f"{type(problem).__name__}: {problem}")
                 continue
             if pod["uid"] in seen:
