@@ -229,6 +229,7 @@ def _fast(
             schema=schema,
             columns=sorted({last, *(names.index(column.name) for column in columns)}),
             null_values=list(null_values) or None,
+            quote_char=None,
         )
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
         return None
