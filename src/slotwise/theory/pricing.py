@@ -12,9 +12,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linprog
 
 from slotwise.packing import Space, enumerate_maximal, thin
+from slotwise.packing.kernels.search import prices as dual_prices
 from slotwise.theory.search import search
 
 Vector = NDArray[np.float64]
@@ -88,7 +88,7 @@ class Searched:
         self._room = np.flatnonzero(space.capacity > 0)
         """resources of which there is some; a type that fits asks nothing of the others"""
         self._capacity = space.capacity[self._room]
-        self._demand = space.demand[:, self._room]
+        self._demand = np.ascontiguousarray(space.demand[:, self._room])
 
     def start(self) -> Counts:
         """Each type alone, as often as it fits."""
@@ -103,7 +103,10 @@ class Searched:
         types = np.flatnonzero((prices > 0) & (self.space.counts > 0))
         if len(types) == 0:
             return Priced(out, 0.0, 0.0)
-        y = self._duals(prices[types], self._demand[types])
+        y = np.zeros(len(self._capacity))
+        tableau = np.zeros((len(y) + 1) * (len(types) + 1))
+        labels = np.zeros(len(types) + len(y), np.int64)
+        dual_prices(prices, self._demand, self._capacity, types, len(types), tableau, labels, y)
         density = prices[types] / (self._demand[types] @ y)
         order = types[np.argsort(-density, kind="stable")]
         multipliers = np.vstack([y, np.eye(len(y))])
@@ -112,13 +115,6 @@ class Searched:
         limit = search(prices[order], self._demand[order], self._capacity, multipliers, effort, depth, found)
         out[order] = found
         return Priced(out, float(prices @ out), limit * (1 + ROUNDING))
-
-    def _duals(self, prices: Vector, demand: Counts) -> Vector:
-        """Resource prices y > 0: the dual of the linear relaxation, with no resource quite free."""
-        sizes = demand / self._capacity
-        dual = linprog(np.ones(sizes.shape[1]), A_ub=-sizes, b_ub=-prices / prices.max(), method="highs")
-        y = np.maximum(dual.x, 1e-9 * float(np.max(dual.x)))
-        return np.asarray(y / self._capacity * prices.max(), dtype=np.float64)
 
 
 def pricing_of(space: Space) -> Pricing:

@@ -32,7 +32,7 @@ CLOSE = 1e-10
 SMOOTHING = 0.5
 Stages = Sequence[tuple[int, int]]
 """(effort of a search, rounds at most): the next stage begins when the one before has taught what it could."""
-THOROUGH: Stages = ((EFFORT // 100, 2_000), (EFFORT // 10, 50), (EFFORT, 10))
+THOROUGH: Stages = ((EFFORT // 100, 2_000), (EFFORT // 10, 30), (EFFORT, 6))
 QUICK: Stages = ((EFFORT // 100, 1),)
 ROUNDING = 1e-11
 
