@@ -154,10 +154,11 @@ def _assumptions(one: Guarantee) -> Table:
 
 def _bound(capacity: Capacity) -> Text:
     bound = capacity.bound
-    line = Text("\nNo policy's mean queue is below ", "bold")
     if not np.isfinite(bound.mean_queue):
         return Text("\nQueues grow without bound under every policy.", "bold")
-    line.append(f"{_short(bound.mean_queue)}", "bold")
+    if bound.kind == "none":
+        return Text(f"\nHow short queues can be is not known: {'; '.join(bound.assumptions)}.")
+    line = Text(f"\nNo policy's mean queue is below {_short(bound.mean_queue)}", "bold")
     line.append(f"  ({bound.kind}: {'; '.join(bound.assumptions)})", "dim")
     return line
 
