@@ -74,7 +74,8 @@ def _anchor_trace(tables: dict[str, Any], folder: Path) -> None:
     workload = tables.get("workload")
     if isinstance(workload, dict) and isinstance(workload.get("trace"), str):
         trace = Path(workload["trace"])
-        if not trace.is_absolute() and not trace.exists():
+        generated = trace.suffix == "" and trace.parent == Path()  # a generator's name, not a file
+        if not generated and not trace.is_absolute() and not trace.exists():
             workload["trace"] = str(folder / trace)
 
 
