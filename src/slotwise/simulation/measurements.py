@@ -119,7 +119,7 @@ def read(store: Store, meters: MeterStore, policy: str, replication: int, second
         ticks=int(m.ticks),
         seconds=seconds,
         measured=measured,
-        mean_queue=float(m.area_queue * share),
+        mean_queue=float(a["queue_area"].sum() * share),
         mean_queue_by_type=a["queue_area"] * share,
         in_service=float(m.area_running * share),
         utilisation=used,

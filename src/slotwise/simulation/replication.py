@@ -75,7 +75,7 @@ def _run(task: Task, progress: Progress | None, stopped: Callable[[], bool] | No
     seed = child(SeedSequence(scenario.run.seed), task.replication)
     policy = task.make_policy()
     timeline = ServerEvents(scenario.cluster, child(seed, SERVERS))
-    expected = int(1.3 * jobs.mean_in_service) + 1024
+    expected = int(1.2 * jobs.mean_in_service) + 32
     store = Store(
         jobs.sizes,
         policy,
