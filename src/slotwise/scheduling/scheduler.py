@@ -20,7 +20,7 @@ from slotwise.packing import Space
 from slotwise.scheduling import drive
 from slotwise.scheduling.explain import View, explain_job, explain_server
 from slotwise.scheduling.hooks import PythonHook
-from slotwise.scheduling.moves import FINE, NO_ROOM, NOBODY_WAITS, NOT_THERE
+from slotwise.scheduling.moves import FINE, NO_ROOM, NOBODY_WAITS, NOT_THERE, RAISED
 from slotwise.scheduling.policies import make_policy
 from slotwise.scheduling.policy import Policy
 from slotwise.scheduling.reasons import Explanation
@@ -31,6 +31,7 @@ FAULTS = {
     NOBODY_WAITS: "wanted to start a job of a type of which nobody waits",
     NOT_THERE: "wanted to start a job on a server that takes no jobs",
     NO_ROOM: "wanted to start a job on a server that has no room for it",
+    RAISED: "raised an exception in a compiled hook; take @njit away to see it",
 }
 
 
