@@ -20,7 +20,7 @@ from slotwise.scheduling.state import ACTIVE, MODE, PRESENT, STALLED, STATUS
 
 pytestmark = pytest.mark.core
 
-RUNS, LENGTH = (12, 150) if JIT else (3, 60)
+RUNS, LENGTH = (6, 120) if JIT else (2, 60)
 
 VARIANTS: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in POLICIES]
 VARIANTS += [
