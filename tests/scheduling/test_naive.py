@@ -15,7 +15,7 @@ from slotwise.scheduling.scheduler import Scheduler
 
 pytestmark = pytest.mark.core
 
-RUNS, LENGTH = (130, 80) if JIT else (12, 50)
+RUNS, LENGTH = (110, 60) if JIT else (12, 50)
 
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("algorithm1", {}),
