@@ -49,7 +49,8 @@ def store_of(policy: str, demand: Any, capacity: Any, max_servers: int, **option
 @pytest.mark.parametrize("n", [1, 31, 32, 33, 1024, 1025, 40_000])
 def test_bitmap_is_a_set_with_a_lowest_member(n: int) -> None:
     rng = random.Random(n)
-    state: Any = store_of("m14", [[1], [2]], [[4]], n).state
+    store = store_of("m14", [[1], [2]], [[4]], n)  # it owns the arrays
+    state: Any = store.state
     sets: list[set[int]] = [set(), set(), set()]
     near = [rng.randrange(n) for _ in range(20)]  # many hits on the same words
     for _ in range(STEPS // 3):
