@@ -38,7 +38,7 @@ def scaled(sizes: Sequence[Sequence[Decimal]], digits: Sequence[int], *, where: 
             if value >= LARGEST:
                 raise InputError(
                     f"{size} with {digits[r]} digits behind the point is too large to be kept exactly",
-                    where=where,
+                    where=f"{where}[{i}]",
                     remedy="use a larger unit (GB for bytes) or fewer digits",
                 )
             table[i, r] = value
