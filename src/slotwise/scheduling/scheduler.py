@@ -155,6 +155,8 @@ class Scheduler:
             raise InputError(
                 "has no duration", where=f"job {job!r}", remedy=f"{self.policy.name} is clairvoyant: give duration"
             )
+        if duration is not None and not duration >= 0:
+            raise InputError(f"lasts {duration}", where=f"job {job!r}", remedy="give a duration of 0 or more")
         actual = self._actual(job, j, demand)
         if self._state.n_free_jobs == 0:
             self._store.grow_jobs(2 * self._state.max_jobs)
@@ -308,15 +310,17 @@ class Scheduler:
                     remedy=f"use one of: {', '.join(self.cluster.resources)}",
                 )
             r = self.cluster.resources.index(resource)
-            exact = Decimal(str(amount)).scaleb(self.sizes.digits[r])
-            value = int(exact.to_integral_value(ROUND_CEILING))
-            if not 0 <= value <= size[r]:
-                raise InputError(
-                    f"asks for {amount} of {resource}",
-                    where=f"job {job!r}",
-                    remedy=f"at most its type's demand, {self.types[j].demand[r]}",
-                )
-            size[r] = value
+            try:
+                exact = Decimal(str(amount)).scaleb(self.sizes.digits[r])
+                value = int(exact.to_integral_value(ROUND_CEILING))
+            except (ArithmeticError, ValueError):
+                remedy = "give a number"
+            else:
+                if 0 <= exact and value <= size[r]:
+                    size[r] = value
+                    continue
+                remedy = "give 0 or more" if exact < 0 else f"at most its type's demand, {self.types[j].demand[r]}"
+            raise InputError(f"asks for {amount} of {resource}", where=f"job {job!r}", remedy=remedy)
         return size
 
     def _running(self, job: Hashable) -> int:
