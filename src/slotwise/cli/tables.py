@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from slotwise.simulation.result import Result
+
+WIDE = 120
 
 
 def number(value: float | None) -> str:
@@ -25,12 +28,16 @@ def results_table(results: Sequence[Result]) -> RenderableType:
     first = results[0]
     runs = len(first.runs)
     table = Table(
-        title=f"{first.scenario.name}: {runs} run{'s' if runs > 1 else ''} of {first.runs[0].events:,} events"
+        title=f"{first.scenario.name}: {runs} run{'s' if runs > 1 else ''} of {first.runs[0].events:,} events",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        title_justify="left",
     )
-    table.add_column("policy", no_wrap=True)
-    for heading in ("mean queue", "± 95 %", "mean wait", "p95", "p99", "busiest", "stalled"):
+    table.add_column("\npolicy", overflow="fold")  # where the terminal is narrow the names give way, not the figures
+    for heading in ("mean\nqueue", "\n± 95 %", "mean\nwait", "wait\np95", "wait\np99", "\nbusiest", "\nstalled"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
+    table.add_column("\nverdict", no_wrap=True)
     for result in results:
         queue = result.mean_queue
         half = (queue.high - queue.low) / 2 if queue.low is not None and queue.high is not None else None
@@ -43,7 +50,7 @@ def results_table(results: Sequence[Result]) -> RenderableType:
             number(result.wait["mean"]),
             number(result.wait["p95"]),
             number(result.wait["p99"]),
-            f"{share:.0%} {resource[:7]}",
+            f"{share:.0%} {resource}",
             f"{result.as_dict()['stalled_fraction']:.1%}",
             verdict,
         )
@@ -63,5 +70,8 @@ def results_table(results: Sequence[Result]) -> RenderableType:
 
 
 def show(renderable: RenderableType) -> None:
-    """Print it on standard output."""
-    Console().print(renderable)
+    """Print it on standard output, and wide where that is a file or a pipe."""
+    console = Console()
+    if not console.is_terminal:
+        console.width = max(console.width, WIDE)
+    console.print(renderable)
