@@ -31,6 +31,7 @@ def results_table(results: Sequence[Result]) -> RenderableType:
         title=f"{first.scenario.name}: {runs} run{'s' if runs > 1 else ''} of {first.runs[0].events:,} events",
         box=SIMPLE_HEAD,
         pad_edge=False,
+        show_edge=False,
         padding=(0, 1, 0, 0),
         title_justify="left",
     )

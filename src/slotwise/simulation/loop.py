@@ -124,7 +124,7 @@ def run(
             m.completions += 1
             finish_heap(s, m, now)
             if servers(s)[server, STATUS] == DRAINING and servers(s)[server, COUNT] == 0:
-                drive.remove(s, server)
+                take_away(s, m, server)
         elif what == 0:
             i, j = s.free_job, job_type[m.at_job]
             arrival(m)[i] = now
@@ -162,6 +162,8 @@ def run(
         if s.tick_rate > 0.0:
             # exponential clocks forget, so the next tick may be drawn anew after every event
             m.next_tick = now - math.log(1.0 - chance.uniform(s)) / s.tick_rate
+        elif what == 3:
+            m.next_tick = math.inf  # the policy has stopped its clock
         if s.failed:
             return FAULT
 
@@ -271,7 +273,7 @@ def start_measuring(s: State, m: Meter) -> None:
     m.warm = 1
     m.measured_from = m.now
     m.area_queue = m.area_running = m.area_stalled = 0.0
-    m.span_quiet = m.span_waiting = 0.0
+    m.span_quiet = m.span_waiting = m.area_servers = 0.0
     m.stalls_before = s.stalls
     m.resets_before = s.resets
     m.events_before = m.events
@@ -296,25 +298,31 @@ def server_event(
     drive.begin(s)
     if kind == JOIN and (row[STATUS] == ABSENT or (row[STATUS] == DRAINING and row[COUNT] == 0)):
         drive.join(s, server, c, join)
-        _add_capacity(s, m, c, 1.0)
+        _add_capacity(s, m, c, 1)
     elif kind == DRAIN and row[STATUS] == PRESENT:
         drive.drain(s, server, leave, arrive)
-        _add_capacity(s, m, row[CLASS], -1.0)
         if row[COUNT] == 0:
-            drive.remove(s, server)
+            take_away(s, m, server)
     elif kind == FAIL and row[STATUS] != ABSENT:
-        if row[STATUS] == PRESENT:
-            _add_capacity(s, m, row[CLASS], -1.0)
+        _add_capacity(s, m, row[CLASS], -1)
         drive.fail(s, server, leave, arrive)
         for n in range(s.n_moved):
             i = moved(s)[n]
             m.lost += 1
             m.lost_work += now - (end(m)[i] - duration(m)[i])
             end(m)[i] = -1.0
+            arrival(m)[i] = -1.0  # its wait is the one before its first start; it is not counted again
         drop_lost(m)
     for j in range(s.n_types):
         look_at(s, m, j, now)
     push_placed(s, m, now, 0)
+
+
+@kernel
+def take_away(s: State, m: Meter, server: int) -> None:
+    """A drained server, empty, leaves; until now its jobs used it, so until now its capacity counts."""
+    drive.remove(s, server)
+    _add_capacity(s, m, servers(s)[server, CLASS], -1)
 
 
 @kernel
@@ -331,7 +339,8 @@ def drop_lost(m: Meter) -> None:
 
 @kernel
 def settle_capacity(m: Meter) -> None:
-    """Add up the capacity of the time since the servers last changed."""
+    """Add up the capacity, and the servers, of the time since they last changed."""
+    m.area_servers += m.servers_now * (m.span_quiet + m.span_waiting)
     for r in range(m.n_resources):
         area_capacity(m)[0, r] += capacity_now(m)[r] * m.span_quiet
         area_capacity(m)[1, r] += capacity_now(m)[r] * m.span_waiting
@@ -339,8 +348,9 @@ def settle_capacity(m: Meter) -> None:
 
 
 @kernel
-def _add_capacity(s: State, m: Meter, c: int, sign: float) -> None:
+def _add_capacity(s: State, m: Meter, c: int, sign: int) -> None:
     settle_capacity(m)
+    m.servers_now += sign
     for r in range(s.n_resources):
         capacity_now(m)[r] += sign * capacity(s)[c, r]
 

@@ -58,6 +58,8 @@ class Meter:
     area_stalled: float
     span_quiet: float  # time since the servers last changed during which nobody waited
     span_waiting: float  # and during which somebody did
+    servers_now: int  # servers that are there, draining ones included
+    area_servers: float
     stalls_before: int
     resets_before: int
     events_before: int
@@ -130,13 +132,13 @@ def area_used(m: Meter) -> NDArray[np.float64]:
 
 @kernel
 def area_capacity(m: Meter) -> NDArray[np.float64]:
-    """(2, R): integral of the capacity of the present servers, likewise; see `settle_capacity` of the loop."""
+    """(2, R): integral of the capacity of the servers that are there, likewise; see `settle_capacity` of the loop."""
     return float_rows(m.at_area_capacity, 2, m.n_resources)
 
 
 @kernel
 def capacity_now(m: Meter) -> NDArray[np.float64]:
-    """(R,): capacity of the present servers."""
+    """(R,): capacity of the servers that are there, draining ones included."""
     return floats(m.at_capacity_now, m.n_resources)
 
 
