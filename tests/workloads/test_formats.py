@@ -295,6 +295,56 @@ def test_empty_and_truncated_files_are_told(name: str, tmp_path: Path) -> None:
         import_trace(name, [torn], options=options)
 
 
+def test_ids_are_unique_over_all_files(tmp_path: Path) -> None:
+    first, second = (
+        write(tmp_path / "a.csv", VMS),
+        write(tmp_path / "b.csv", [*VMS[2:3], VMS[0].replace("vm1", "vm9")]),
+    )
+    with pytest.raises(InputError, match=r"b\.csv:1: duplicate id in vm"):
+        import_trace("azure2017", [first, second])
+    trace, report = import_trace("azure2017", [first, second], skip_bad=True)
+    assert (len(trace), report.skipped) == (5, {"duplicate id in vm": 1})
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_garbage_is_refused_or_counted_but_never_a_crash(name: str, tmp_path: Path) -> None:
+    file, lines, options, _, _ = TABLES[name]
+    good = "".join(f"{line}\n" for line in lines).encode()
+    rng = np.random.default_rng(len(name))
+    odd = [
+        b"",
+        b",",
+        b"|",
+        b"\n",
+        b'"',
+        b"-",
+        b"nan",
+        b"1e999",
+        b"\x00",
+        b"\xff",
+        b"99999999999999999999",
+        b"\r\n",
+        b" ",
+    ]
+    path = tmp_path / file.removesuffix(".gz")
+    refused: list[str] = []
+    for _ in range(60):
+        data = good
+        for _ in range(int(rng.integers(1, 4))):
+            at, length = int(rng.integers(0, len(data) + 1)), int(rng.integers(0, 6))
+            data = data[:at] + odd[int(rng.integers(len(odd)))] + data[at + length :]
+        path.write_bytes(data)
+        for skip in (False, True):
+            try:
+                trace, _ = import_trace(name, [path], options=options, skip_bad=skip)
+            except InputError as problem:
+                refused.append(str(problem))
+            else:
+                assert len(trace) > 0
+    assert len(refused) > 5
+    assert all(str(path) in message and "\n" not in message for message in refused), refused
+
+
 def test_every_format_is_tested_with_bad_rows() -> None:
     elsewhere = {"google2011", "google2019", "azure-packing", "kubernetes", "parquet"}
     assert set(FORMATS) == set(TABLES) | elsewhere

@@ -262,6 +262,24 @@ def test_many_bad_rows_keep_their_own_line_numbers(tmp_path: Path) -> None:
     assert any("skipped as bad: 3 wrong column count" in text for text in report.lines())
 
 
+def test_garbage_is_refused_or_counted_but_never_a_crash(tmp_path: Path) -> None:
+    good = "".join(f"{text}\n" for text in GOOD).encode()
+    odd = [b"", b",", b"\n", b'"', b"-", b"nan", b"1e999", b"\x00", b"\xff", b"99999999999999999999", b"\r\n", b" "]
+    rng = np.random.default_rng(0)
+    path = tmp_path / "part-0.csv"
+    refused: list[str] = []
+    for _ in range(150):
+        at, length = int(rng.integers(0, len(good) + 1)), int(rng.integers(0, 6))
+        path.write_bytes(good[:at] + odd[int(rng.integers(len(odd)))] + good[at + length :])
+        for skip in (False, True):
+            try:
+                import_trace("google2011", [path], skip_bad=skip)
+            except InputError as problem:
+                refused.append(str(problem))
+    assert 20 < len(refused) < 280
+    assert all(str(path) in message and "\n" not in message for message in refused), refused
+
+
 def test_refuses_files_twice_or_none_at_all(tmp_path: Path) -> None:
     path = part(tmp_path, GOOD)
     with pytest.raises(InputError, match="given twice"):

@@ -47,6 +47,7 @@ def best_cost(points: np.ndarray, weight: np.ndarray, K: int) -> float:
     return min(cost(points, weight, np.array(chosen)) for chosen in combinations(grid, min(K, len(grid))))
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("seed", range(24))
 def test_covers_in_two_resources_against_every_choice(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -58,6 +59,7 @@ def test_covers_in_two_resources_against_every_choice(seed: int) -> None:
     assert cost(points, weight, found) <= best_cost(points, weight, K) * (1 + 1e-9)
 
 
+@pytest.mark.core
 @settings(max_examples=25, derandomize=True, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 30), st.integers(1, 9)), min_size=1, max_size=9), st.integers(1, 4))
 def test_covers_in_one_resource_are_optimal(items: list[tuple[int, int]], K: int) -> None:

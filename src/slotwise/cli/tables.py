@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.box import SIMPLE_HEAD
+from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from slotwise.simulation.result import Result
-
-WIDE = 120
 
 
 def number(value: float | None) -> str:
@@ -29,20 +27,18 @@ def results_table(results: Sequence[Result]) -> RenderableType:
     runs = len(first.runs)
     table = Table(
         title=f"{first.scenario.name}: {runs} run{'s' if runs > 1 else ''} of {first.runs[0].events:,} events",
-        box=SIMPLE_HEAD,
+        box=box.SIMPLE_HEAD,
         pad_edge=False,
-        show_edge=False,
-        padding=(0, 1, 0, 0),
-        title_justify="left",
+        padding=(0, 0, 0, 1),
     )
-    table.add_column("\npolicy", overflow="fold")  # where the terminal is narrow the names give way, not the figures
-    for heading in ("mean\nqueue", "\n± 95 %", "mean\nwait", "wait\np95", "wait\np99", "\nbusiest", "\nstalled"):
+    table.add_column("policy", overflow="fold", min_width=16)
+    for heading in ("mean\nqueue", "± 95 %\n", "mean\nwait", "p95\nwait", "p99\nwait", "in use\n", "stalled\n"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("\nverdict", no_wrap=True)
+    table.add_column("verdict\n", no_wrap=True)
     for result in results:
         queue = result.mean_queue
         half = (queue.high - queue.low) / 2 if queue.low is not None and queue.high is not None else None
-        resource, share = max(result.utilisation.items(), key=lambda item: item[1])
+        share = max(result.utilisation.values())
         verdict = Text("stable", style="green") if result.stable else Text("grows", style="bold red")
         table.add_row(
             result.policy,
@@ -51,7 +47,7 @@ def results_table(results: Sequence[Result]) -> RenderableType:
             number(result.wait["mean"]),
             number(result.wait["p95"]),
             number(result.wait["p99"]),
-            f"{share:.0%} {resource}",
+            f"{share:.0%}",
             f"{result.as_dict()['stalled_fraction']:.1%}",
             verdict,
         )
@@ -71,8 +67,5 @@ def results_table(results: Sequence[Result]) -> RenderableType:
 
 
 def show(renderable: RenderableType) -> None:
-    """Print it on standard output, and wide where that is a file or a pipe."""
-    console = Console()
-    if not console.is_terminal:
-        console.width = max(console.width, WIDE)
-    console.print(renderable)
+    """Print it on standard output."""
+    Console().print(renderable)

@@ -14,7 +14,6 @@ from slotwise.errors import InputError
 from slotwise.workloads.generators import PROFILES
 from slotwise.workloads.profiles import closeness, fit_profile, generate
 from slotwise.workloads.traces import tools
-from slotwise.workloads.traces.figure import arrivals_figure, comparison_figure, save_figure
 from slotwise.workloads.traces.formats import FORMATS, import_to_file
 from slotwise.workloads.traces.importing import size_of
 from slotwise.workloads.traces.schema import Trace, read_trace, write_trace
@@ -110,6 +109,8 @@ def summary(
     found = read_trace(trace)
     facts = summarise(found, _numbers(capacity, "--capacity"))
     if figure is not None:
+        from slotwise.workloads.traces.figure import arrivals_figure, save_figure  # Matplotlib is slow to load
+
         save_figure(arrivals_figure(found), figure)
         _err.print(f"{figure}: arrivals over time")
     if as_json:
@@ -241,6 +242,8 @@ def compare(
     one, other = read_trace(real), read_trace(made)
     near = closeness(one, other)
     if figure is not None:
+        from slotwise.workloads.traces.figure import comparison_figure, save_figure
+
         save_figure(comparison_figure(one, other), figure)
         _err.print(f"{figure}: the two side by side")
     if as_json:

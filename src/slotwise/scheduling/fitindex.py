@@ -21,7 +21,9 @@ from slotwise.scheduling.state import (
     GROUP,
     GROUP_NEXT,
     GROUP_PREVIOUS,
+    MODE,
     PRESENT,
+    STALLED,
     STATUS,
     State,
     capacity,
@@ -103,7 +105,7 @@ def update(s: State, server: int) -> None:
     row = servers(s)[server]
     if row[GROUP] >= 0:
         _remove(s, server)
-    if row[STATUS] == PRESENT:
+    if row[STATUS] == PRESENT and row[MODE] != STALLED:
         _insert(s, server)
 
 

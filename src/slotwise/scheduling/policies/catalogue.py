@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from slotwise.errors import InputError
-from slotwise.scheduling.policies import backfill, fitting, sampling, slots, virtual
+from slotwise.scheduling.policies import backfill, fitting, guarded, sampling, slots, virtual
 from slotwise.scheduling.policy import FitOptions, Options, Policy
 from slotwise.scheduling.store import Store
 
@@ -85,6 +85,29 @@ class Algorithm1(Policy):
         real[slots.P], real[slots.Z] = o.p, o.z
         store.state.n_h = H_TABLE
         store.put("h", np.array([o.b * (o.p + (1.0 - o.p) * math.tanh(o.z * q)) for q in range(H_TABLE)]))
+
+
+class GuardedOptions(Algorithm1Options, FitOptions):
+    """Options of the guarded policy."""
+
+    solver: SolverName = Field("auto", description="how the (r-)max-weight configuration is found")
+
+
+class Guarded(Algorithm1):
+    """Best-fit's delay with Algorithm 1's guarantee."""
+
+    name = "guarded"
+    summary = "packs like best-fit while queues are short, stalls and resets like Algorithm 1 when they grow"
+    Options = GuardedOptions
+    keeps = frozenset({"free", "fit"})
+    arrive, complete = staticmethod(guarded.arrive), staticmethod(guarded.complete)
+    join, leave, cancel = staticmethod(guarded.join), staticmethod(guarded.leave), staticmethod(guarded.cancel)
+
+    def prepare(self, store: Store) -> None:
+        super().prepare(store)
+        score = np.zeros((store.state.n_classes, store.state.n_resources + 1))
+        score[:, :-1] = 1.0 / np.maximum(store.sizes.capacity.max(axis=0), 1)
+        store.put("score", score)
 
 
 class M14Options(SolverOptions):
@@ -332,6 +355,7 @@ class EasyBackfill(Policy):
 POLICIES: dict[str, type[Policy]] = {
     policy.name: policy
     for policy in (
+        Guarded,
         Algorithm1,
         M14,
         G16,

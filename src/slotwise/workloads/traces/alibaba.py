@@ -38,6 +38,7 @@ SERVERS = [
     Column("memory", float, required=False, low=0),
 ]
 CENTI = 100.0
+MOST_INSTANCES = 100_000_000
 
 
 def _instances(intake: Intake) -> bool:
@@ -82,6 +83,12 @@ def _tasks(intake: Intake, paths: list[Path], layout: list[str], memory_scale: f
             pl.col("instances").fill_null(1).clip(1).alias("times"),
         )
         if everyone:
+            if (count := int(jobs["times"].sum())) > MOST_INSTANCES:
+                raise InputError(
+                    f"has {count:,} instances; at most {MOST_INSTANCES:,} are made into jobs",
+                    where=str(path),
+                    remedy="take a part of the table, or one job a task",
+                )
             jobs = jobs.select(pl.exclude("times").repeat_by("times")).explode(pl.selectors.all())
         yield jobs.drop("times", strict=False)
 
@@ -196,7 +203,7 @@ def _read_gpu(intake: Intake) -> Reading:
     groups: list[Servers] = []
     for path in nodes:
         table = intake.table(path, NODES, header=True)
-        table = intake.without_duplicates(table, "sn", path)
+        table = intake.bad.screen(table, ~pl.col("sn").is_first_distinct(), "duplicate id in sn", path)
         keys = ["cpu_milli", "memory_mib", "gpu", "model"]
         counts = table.group_by(keys).len("count").sort("count", *keys, descending=True, nulls_last=True)
         for row in counts.iter_rows(named=True):

@@ -66,7 +66,7 @@ def _lived(seconds: pl.Expr) -> pl.Expr:
 
 def _number(intake: Intake, frame: pl.DataFrame, name: str, path: Path) -> pl.DataFrame:
     value = pl.col(name).replace(list(BUCKETS), [str(v) for v in BUCKETS.values()]).cast(pl.Float64, strict=False)
-    bad = value.is_null() | (value < 0)
+    bad = value.is_null() | (value < 0) | ~value.is_finite()
     return intake.bad.screen(frame, bad, f"text in a number (column {name!r})", path).with_columns(
         value.alias(name)
     )

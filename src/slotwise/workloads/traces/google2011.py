@@ -46,6 +46,7 @@ EVENTS = [
     Column("priority", int, required=False),
     Column("cpu", float, required=False, low=0),
     Column("memory", float, required=False, low=0),
+    Column("constraint", int, required=False),  # the last one: where it is there, the line is whole
 ]
 # SUBMIT, SCHEDULE, EVICT, FAIL, FINISH, KILL, LOST; 7 and 8 update a task and end nothing.
 CODES = np.array([SUBMIT, SCHEDULE, STOP, STOP, FINISH, STOP, STOP, UPDATE, UPDATE], dtype=np.int8)

@@ -22,7 +22,7 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from slotwise.errors import InputError
-from slotwise.workloads.traces.schema import METADATA_KEY, Trace, TraceMeta, tidy
+from slotwise.workloads.traces.schema import METADATA_KEY, Trace, TraceMeta, fault_of, tidy
 from slotwise.workloads.traces.tables import BadRows, Column, blocks, header_of, parse, without_first_line
 
 SPILL = 500_000
@@ -40,6 +40,7 @@ class Intake:
     advance: Callable[[int], None] = lambda _: None
     rows: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
+    ids: pl.DataFrame | None = None
 
     @property
     def keep(self) -> bool:
@@ -99,10 +100,18 @@ class Intake:
         return pl.DataFrame(schema=empty)
 
     def without_duplicates(self, frame: pl.DataFrame, key: str | list[str], path: Path) -> pl.DataFrame:
-        """`frame` with the first row of every id; each later one is a bad row."""
+        """`frame` with the first row of every id; each later one, in this file or the next, is a bad row."""
         names = [key] if isinstance(key, str) else key
+        kind = f"duplicate id in {' and '.join(names)}"
         again = ~pl.struct(names).is_first_distinct() if len(names) > 1 else ~pl.col(names[0]).is_first_distinct()
-        return self.bad.screen(frame, again, f"duplicate id in {' and '.join(names)}", path)
+        frame = self.bad.screen(frame, again, kind, path)
+        if self.ids is not None:
+            known = frame.join(self.ids, on=names, how="left", maintain_order="left", nulls_equal=True)
+            frame = self.bad.screen(known, pl.col("known"), kind, path).drop("known")
+        if len(self.paths) > 1:
+            ids = frame.select(*names, pl.lit(True).alias("known"))
+            self.ids = ids if self.ids is None else pl.concat([self.ids, ids])
+        return frame
 
 
 def _looks_like_header(
@@ -295,7 +304,10 @@ def run_import(
     resources = reading.meta.resources
     with Spool(spill if out is not None else 1 << 62) as spool:
         for chunk in reading.chunks:
-            spool.add(tidy(chunk, resources))
+            jobs = tidy(chunk, resources)
+            if fault := fault_of(jobs, resources, in_order=False):
+                raise InputError(fault, where=str(intake.paths[0]))
+            spool.add(jobs)
         report = _finish(form, intake, spool.jobs, start)
         meta = replace(reading.meta, origin=reading.meta.origin + spool.origin)
         if out is None:

@@ -10,6 +10,7 @@ started is left out. Lines do not mean much in this JSON, so a bad pod is told b
 from __future__ import annotations
 
 import json
+import math
 import re
 import zlib
 from collections import Counter
@@ -53,7 +54,10 @@ def quantity(text: object) -> float:
     found = QUANTITY.match(str(text).strip())
     if not found or found[2] not in SUFFIX:
         raise ValueError(f"{text!r} is no quantity")
-    return float(found[1]) * SUFFIX[found[2]]
+    value = float(found[1]) * SUFFIX[found[2]]
+    if value == math.inf:
+        raise ValueError(f"{text!r} is too large")
+    return value
 
 
 def _resource(name: str) -> str:
@@ -120,6 +124,9 @@ def _items(intake: Intake, path: Path) -> list[dict[str, Any]]:
 
 def _pod(item: dict[str, Any]) -> dict[str, Any]:
     meta, spec, status = item["metadata"], item["spec"], item.get("status") or {}
+    priority = None if spec.get("priority") is None else int(spec["priority"])
+    if priority is not None and abs(priority) >= 2**31:
+        raise ValueError(f"a priority of {priority}")
     owner = (meta.get("ownerReferences") or [{}])[0].get("uid")
     return {
         "id": f"{meta.get('namespace', 'default')}/{meta['name']}",
@@ -128,9 +135,9 @@ def _pod(item: dict[str, Any]) -> dict[str, Any]:
         "start": _moment(status.get("startTime")),
         "end": _end(status),
         "phase": status.get("phase", "Unknown"),
-        "tenant": meta.get("namespace", "default"),
-        "priority": spec.get("priority"),
-        "owner": owner,
+        "tenant": str(meta.get("namespace", "default")),
+        "priority": priority,
+        "owner": str(owner) if owner else None,
         "requests": requests_of(spec),
     }
 
@@ -149,8 +156,9 @@ def _pods(intake: Intake) -> tuple[list[dict[str, Any]], list[tuple[str, dict[st
                     continue
                 intake.rows += 1
                 pod = _pod(item)
-            except (KeyError, TypeError, AttributeError, ValueError) as problem:
-                kind = "text in a number or time" if isinstance(problem, ValueError) else "not a pod"
+            except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as problem:
+                wrong = isinstance(problem, (ValueError, OverflowError))
+                kind = "text in a number or time" if wrong else "not a pod"
                 intake.bad.found(kind, where, detail=f"{type(problem).__name__}: {problem}")
                 continue
             if pod["uid"] in seen:

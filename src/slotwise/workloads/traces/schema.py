@@ -128,8 +128,11 @@ class TraceMeta:
         return meta
 
 
-def _fault(frame: pl.DataFrame, resources: tuple[str, ...]) -> str | None:
-    """The first reason why `frame` is no trace over these resources, None for a good one."""
+def fault_of(frame: pl.DataFrame, resources: tuple[str, ...], *, in_order: bool = True) -> str | None:
+    """The first reason why `frame` is no trace over these resources, None for a good one.
+
+    Without `in_order`, arrivals may be in any order and on any clock.
+    """
     if not resources:
         return "names no resource in its metadata"
     needed = ["arrival", "duration", *(DEMAND + name for name in resources)]
@@ -150,9 +153,9 @@ def _fault(frame: pl.DataFrame, resources: tuple[str, ...]) -> str | None:
     if not frame.height:
         return None
     arrival = frame["arrival"].to_numpy()
-    if arrival[0] < 0:
+    if in_order and arrival[0] < 0:
         return "has an arrival before its origin"
-    if (falls := np.flatnonzero(arrival[1:] < arrival[:-1])).size:
+    if in_order and (falls := np.flatnonzero(arrival[1:] < arrival[:-1])).size:
         return f"is not sorted by arrival (row {int(falls[0]) + 1} comes before row {int(falls[0])})"
     if frame["duration"][row := int(frame["duration"].arg_min() or 0)] <= 0:
         return f"has a duration of {frame['duration'][row]} in row {row}; durations are above 0"
@@ -172,7 +175,7 @@ class Trace:
     name: str = "trace"
 
     def __post_init__(self) -> None:
-        if fault := _fault(self.frame, self.meta.resources):
+        if fault := fault_of(self.frame, self.meta.resources):
             raise InputError(fault, where=self.name)
 
     def __len__(self) -> int:
@@ -244,7 +247,7 @@ def read_trace(path: str | Path, columns: list[str] | None = None) -> Trace:
         frame = pl.read_parquet(path, columns=names)
     except pl.exceptions.PolarsError as problem:
         raise InputError(f"cannot be read ({str(problem).splitlines()[0]})", where=str(path)) from problem
-    if fault := _fault(frame, meta.resources):
+    if fault := fault_of(frame, meta.resources):
         raise InputError(fault, where=str(path), remedy="import it again from its source")
     return Trace(frame, meta, path.stem)
 

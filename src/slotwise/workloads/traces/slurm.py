@@ -7,6 +7,7 @@ did not end as COMPLETED is censored; one that never started is left out.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,7 +70,10 @@ def demand_of(row: dict[str, str | None]) -> tuple[float, float, float]:
         memory = _bytes(row["ReqMem"], cpus, nodes)
     else:
         memory = 0.0
-    return cpus, memory / GIB, float(tres.get("gres/gpu", 0))
+    demand = cpus, memory / GIB, float(tres.get("gres/gpu", 0))
+    if not all(0 <= amount < math.inf for amount in demand):
+        raise ValueError(f"it asks for {demand}")
+    return demand
 
 
 def _time(name: str) -> pl.Expr:
@@ -88,7 +92,7 @@ def _jobs(intake: Intake, path: Path) -> pl.DataFrame:
     jobs = intake.bad.screen(jobs, pl.col("Submit").is_null(), "missing value (column 'Submit')", path)
     jobs = intake.leave_out(jobs, pl.col("Start").is_null(), "jobs that never started")
     jobs = intake.bad.screen(jobs, pl.col("End") < pl.col("Start"), "finish before start", path)
-    last = jobs.select(pl.max_horizontal(pl.col("End").max(), pl.col("Start").max())).item()
+    last = jobs.select(pl.max_horizontal(pl.col("End").max(), pl.col("Start").max())).item() or 0.0
     jobs = jobs.with_columns(
         censored=~pl.col("State").str.starts_with("COMPLETED") | pl.col("End").is_null(),
         End=pl.col("End").fill_null(last),

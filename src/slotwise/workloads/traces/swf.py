@@ -146,7 +146,7 @@ def read(intake: Intake) -> Reading:
             where=str(logs[0]),
             remedy=f"say what its memory is: --option memory=({'|'.join(MEMORY)})",
         )
-    start = header.get("UnixStartTime", "0").split()[0]
+    start = (header.get("UnixStartTime", "").split() or ["0"])[0]
     meta = TraceMeta(
         source="swf",
         resources=("cpu", "memory") if with_memory else ("cpu",),

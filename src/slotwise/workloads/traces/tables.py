@@ -84,8 +84,10 @@ class Column:
             value = self.convert(text)
         except ValueError:
             return "text in a number", f"column {self.name!r} holds {text[:40]!r}"
-        if not math.isfinite(value):
+        if self.kind is float and not math.isfinite(value):
             return "number is not finite", f"column {self.name!r} holds {text[:40]!r}"
+        if self.kind is int and abs(value) >= 2**63:
+            return "number is too large", f"column {self.name!r} holds {text[:40]!r}"
         if self.low is not None and value < self.low:
             return "number is too small", f"column {self.name!r} holds {text[:40]!r}, least is {self.low:g}"
         return None
@@ -165,10 +167,18 @@ def blocks(
         bad.found("empty file", path)
 
 
+def fields_of(line: str, separator: str) -> list[str]:
+    """The fields of one line; a line that cannot be taken apart is one field."""
+    try:
+        return next(csv.reader([line], delimiter=separator), [])
+    except csv.Error:
+        return [line]
+
+
 def header_of(block: bytes, separator: str = ",") -> list[str]:
     """The names in the first line of a block."""
     first = block.split(b"\n", 1)[0].decode("utf-8-sig", "replace").rstrip("\r")
-    return [name.strip() for name in next(csv.reader([first], delimiter=separator), [])]
+    return [name.strip() for name in fields_of(first, separator)]
 
 
 def without_first_line(block: bytes) -> bytes:
@@ -206,7 +216,7 @@ def _fast(
     separator: str,
     null_values: Sequence[str],
 ) -> pl.DataFrame | None:
-    if b"\r" in block[:4096]:
+    if b"\r" in block[:4096] or b'"' in block:  # quotes let a line be split in ways that only the slow path tells
         return None
     by_name = {column.name: column for column in columns}
     schema = {f"c{i}": by_name[name].dtype if name in by_name else pl.String() for i, name in enumerate(names)}
@@ -219,8 +229,9 @@ def _fast(
             schema=schema,
             columns=sorted({last, *(names.index(column.name) for column in columns)}),
             null_values=list(null_values) or None,
+            quote_char=None,
         )
-    except pl.exceptions.PolarsError:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
         return None
     # Polars pads a short line with nulls in silence. Where the last column has some, count the separators.
     if frame[f"c{last}"].null_count() and block.count(separator.encode()) != last * frame.height:
@@ -255,7 +266,7 @@ def _slow(
         text = raw.decode("utf-8", "replace").rstrip("\r")
         if not text.strip():
             continue
-        fields = next(csv.reader([text], delimiter=separator))
+        fields = fields_of(text, separator)
         if len(fields) != len(names):
             bad.found("wrong column count", path, number, f"{len(fields)} columns, not {len(names)}")
             continue
