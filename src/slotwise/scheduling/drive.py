@@ -22,6 +22,7 @@ from slotwise.scheduling.state import (
     SERVER,
     STATUS,
     TYPE,
+    WAITING,
     State,
     capacity,
     configuration,
@@ -128,9 +129,10 @@ def fail(s: State, server: int, leave: Any, arrive: Any) -> None:
         _close(s, server, leave, arrive)
     servers(s)[server, STATUS] = ABSENT
     for n in range(s.n_moved):
-        j = rows[lost[n], TYPE]
-        join_queue(s, lost[n], queue_for(s, j), True)
-        arrive(s, j, lost[n])
+        join_queue(s, lost[n], queue_for(s, rows[lost[n], TYPE]), True)
+    for n in range(s.n_moved - 1, -1, -1):  # the oldest is first to be placed elsewhere
+        if rows[lost[n], SERVER] == WAITING:
+            arrive(s, rows[lost[n], TYPE], lost[n])
 
 
 @kernel
