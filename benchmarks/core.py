@@ -16,7 +16,7 @@ import numpy as np
 
 from slotwise.model import integers, load_scenario
 from slotwise.packing import Space
-from slotwise.scheduling import Scheduler, drive, make_policy
+from slotwise.scheduling import Scheduler, chance, drive, make_policy
 from slotwise.scheduling.state import placed
 from slotwise.scheduling.store import Store
 
@@ -39,12 +39,11 @@ def note_placements(s: Any, running: Any, n: int) -> int:
 @numba.njit(nogil=True)  # type: ignore[untyped-decorator]
 def fill(s: Any, n_servers: int, n_jobs: int, shares: Any, running: Any, join: Any, arrive: Any) -> int:
     """All servers join, then the jobs come; returns how many of them run."""
-    np.random.seed(1)
     for server in range(n_servers):
         drive.join(s, server, 0, join)
     n = 0
     for _ in range(n_jobs):
-        drive.submit(s, np.searchsorted(shares, np.random.random()), arrive)
+        drive.submit(s, np.searchsorted(shares, chance.uniform(s)), arrive)
         n = note_placements(s, running, n)
     return n
 
@@ -53,13 +52,13 @@ def fill(s: Any, n_servers: int, n_jobs: int, shares: Any, running: Any, join: A
 def churn(s: Any, n_events: int, shares: Any, running: Any, n: int, arrive: Any, complete: Any) -> int:
     """Half of the events are completions, half are arrivals."""
     for _ in range(n_events // 2):
-        place = int(np.random.random() * n)
+        place = int(chance.uniform(s) * n)
         job = running[place]
         n -= 1
         running[place] = running[n]
         drive.complete(s, job, complete)
         n = note_placements(s, running, n)
-        drive.submit(s, np.searchsorted(shares, np.random.random()), arrive)
+        drive.submit(s, np.searchsorted(shares, chance.uniform(s)), arrive)
         n = note_placements(s, running, n)
     return n
 

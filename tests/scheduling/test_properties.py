@@ -73,8 +73,16 @@ def test_nothing_is_lost_doubled_moved_overfilled_or_overtaken(variant: tuple[st
 
 @pytest.mark.parametrize(
     "variant",
-    [("algorithm1", {"beta": 0.9}), ("m14", {"queues": "own"}), ("g16", {"alpha": 5.0}), ("first-fit", {})]
-    + [("best-fit", {}), ("random-fit", {}), ("vqs-bf", {}), ("easy-backfill", {})],
+    [
+        ("algorithm1", {"beta": 0.9}),
+        ("m14", {"queues": "own"}),
+        ("g16", {"alpha": 5.0}),
+        ("first-fit", {}),
+        ("best-fit", {}),
+        ("random-fit", {}),
+        ("vqs-bf", {}),
+        ("easy-backfill", {}),
+    ],
     ids=label,
 )
 def test_the_same_when_the_state_grows(variant: tuple[str, dict[str, Any]]) -> None:

@@ -23,6 +23,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
 """command: (module, a function or a Typer app in it)"""
 
 FAILED, BAD_INPUT = 1, 2
+INTERRUPTED = 130
+"""what Typer makes of Ctrl-C within a command"""
 
 
 def _version(show: bool) -> None:
@@ -74,6 +76,9 @@ def run(action: Callable[[], Any]) -> int:
     """Do it and turn what happens into an exit code."""
     try:
         code = action()
+        sys.stdout.flush()  # here, where a reader that has gone can still be dealt with
+        if code == INTERRUPTED:
+            raise KeyboardInterrupt
         return code if isinstance(code, int) else 0
     except InputError as error:
         print(f"slotwise: {error}", file=sys.stderr)
@@ -81,7 +86,7 @@ def run(action: Callable[[], Any]) -> int:
     except SlotwiseError as error:
         print(f"slotwise: {error}", file=sys.stderr)
         return FAILED
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         print("slotwise: interrupted", file=sys.stderr)
         return FAILED
     except BrokenPipeError:
@@ -92,7 +97,8 @@ def run(action: Callable[[], Any]) -> int:
         shown = getattr(error, "format_message", None)
         if shown is None:
             raise
-        print(f"slotwise: {shown()}", file=sys.stderr)
+        if shown():  # empty where help was shown instead
+            print(f"slotwise: {shown()}", file=sys.stderr)
         return int(getattr(error, "exit_code", BAD_INPUT))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import tomllib
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
@@ -239,7 +240,7 @@ _TAGS = {
 def _nearest_key(location: tuple[int | str, ...]) -> str:
     """What the user may have meant by an unknown key: a near one, or the list of those that exist."""
     model: type[BaseModel] = Scenario
-    for part, after in zip(location[:-1], location[1:], strict=True):
+    for part, after in itertools.pairwise(location):
         if isinstance(part, int) or part not in model.model_fields:
             continue
         inner = _models_in(model.model_fields[part].annotation)

@@ -122,7 +122,7 @@ def run(
             m.completions += 1
             note_ends(s, m, now)
             if servers(s)[server, STATUS] == DRAINING and servers(s)[server, COUNT] == 0:
-                drive.remove(s, server)
+                take_away(s, m, server)
         elif what == 0:
             i, j = s.free_job, job_type[m.at_job]
             arrival(m)[i] = now
@@ -159,6 +159,8 @@ def run(
         if s.tick_rate > 0.0:
             # exponential clocks forget, so the next tick may be drawn anew after every event
             m.next_tick = now - math.log(1.0 - chance.uniform(s)) / s.tick_rate
+        elif what == 3:
+            m.next_tick = math.inf  # the policy has stopped its clock
         if s.failed:
             return FAULT
 
@@ -190,7 +192,9 @@ def measure_placed(s: State, m: Meter, now: float) -> None:
 def measure_wait(m: Meter, j: int, since: float, service: float, now: float) -> None:
     """A job of type j starts that has waited since then; only those who came after the warm-up count as waits."""
     if since < m.measured_from:
-        queue_area(m)[j] += now - m.measured_from
+        queue_area(m)[j] += now - max(
+            -since, m.measured_from
+        )  # since < 0: thrown back at -since by a failing server
         return
     sums, wait = wait_sums(m)[j], now - since
     sums[WAITS] += 1.0
@@ -251,7 +255,7 @@ def start_measuring(s: State, m: Meter) -> None:
     m.warm = 1
     m.measured_from = m.now
     m.area_running = m.area_stalled = 0.0
-    m.span_quiet = m.span_waiting = 0.0
+    m.span_quiet = m.span_waiting = m.area_servers = 0.0
     m.stalls_before = s.stalls
     m.resets_before = s.resets
     m.events_before = m.events
@@ -274,28 +278,36 @@ def server_event(
     drive.begin(s)
     if kind == JOIN and (row[STATUS] == ABSENT or (row[STATUS] == DRAINING and row[COUNT] == 0)):
         drive.join(s, server, c, join)
-        _add_capacity(s, m, c, 1.0)
+        _add_capacity(s, m, c, 1)
     elif kind == DRAIN and row[STATUS] == PRESENT:
         drive.drain(s, server, leave, arrive)
-        _add_capacity(s, m, row[CLASS], -1.0)
         if row[COUNT] == 0:
-            drive.remove(s, server)
+            take_away(s, m, server)
     elif kind == FAIL and row[STATUS] != ABSENT:
-        if row[STATUS] == PRESENT:
-            _add_capacity(s, m, row[CLASS], -1.0)
+        _add_capacity(s, m, row[CLASS], -1)
         drive.fail(s, server, leave, arrive)
         for n in range(s.n_moved):
             i = moved(s)[n]
             m.lost += 1
             m.lost_work += now - (ends(m)[m.leaves + i, 0] - duration(m)[i])
             remove(ends(m), m.leaves, i)
-            arrival(m)[i] = now  # it waits anew
+            arrival(m)[
+                i
+            ] = -now  # it waits again: that counts as queue, but its wait is the one before its first start
     note_ends(s, m, now)
 
 
 @kernel
+def take_away(s: State, m: Meter, server: int) -> None:
+    """A drained server, empty, leaves; until now its jobs used it, so until now its capacity counts."""
+    drive.remove(s, server)
+    _add_capacity(s, m, servers(s)[server, CLASS], -1)
+
+
+@kernel
 def settle_capacity(m: Meter) -> None:
-    """Add up the capacity of the time since the servers last changed."""
+    """Add up the capacity, and the servers, of the time since they last changed."""
+    m.area_servers += m.servers_now * (m.span_quiet + m.span_waiting)
     for r in range(m.n_resources):
         area_capacity(m)[0, r] += capacity_now(m)[r] * m.span_quiet
         area_capacity(m)[1, r] += capacity_now(m)[r] * m.span_waiting
@@ -303,8 +315,9 @@ def settle_capacity(m: Meter) -> None:
 
 
 @kernel
-def _add_capacity(s: State, m: Meter, c: int, sign: float) -> None:
+def _add_capacity(s: State, m: Meter, c: int, sign: int) -> None:
     settle_capacity(m)
+    m.servers_now += sign
     for r in range(s.n_resources):
         capacity_now(m)[r] += sign * capacity(s)[c, r]
 
@@ -317,4 +330,4 @@ def finish(s: State, m: Meter) -> None:
     settle_capacity(m)
     for i in range(s.max_jobs):
         if jobs(s)[i, SERVER] == WAITING:
-            queue_area(m)[jobs(s)[i, TYPE]] += m.now - max(arrival(m)[i], m.measured_from)
+            queue_area(m)[jobs(s)[i, TYPE]] += m.now - max(abs(arrival(m)[i]), m.measured_from)

@@ -58,6 +58,8 @@ class Meter:
     area_stalled: float
     span_quiet: float  # time since the servers last changed during which nobody waited
     span_waiting: float  # and during which somebody did
+    servers_now: int  # servers that are there, draining ones included
+    area_servers: float
     stalls_before: int
     resets_before: int
     events_before: int
@@ -92,7 +94,7 @@ COUNT, SUM, SQUARES, LARGEST = 0, 1, 2, 3  # columns of `wait_sums`
 
 @kernel
 def arrival(m: Meter) -> NDArray[np.float64]:
-    """(N,): when each job arrived, or was thrown back by a failing server."""
+    """(N,): when each job arrived; less than 0, when a failing server threw it back (at minus this)."""
     return floats(m.at_arrival, m.max_jobs)
 
 
@@ -116,13 +118,13 @@ def area_used(m: Meter) -> NDArray[np.float64]:
 
 @kernel
 def area_capacity(m: Meter) -> NDArray[np.float64]:
-    """(2, R): integral of the capacity of the present servers, likewise; see `settle_capacity` of the loop."""
+    """(2, R): integral of the capacity of the servers that are there, likewise; see `settle_capacity` of the loop."""
     return float_rows(m.at_area_capacity, 2, m.n_resources)
 
 
 @kernel
 def capacity_now(m: Meter) -> NDArray[np.float64]:
-    """(R,): capacity of the present servers."""
+    """(R,): capacity of the servers that are there, draining ones included."""
     return floats(m.at_capacity_now, m.n_resources)
 
 

@@ -137,7 +137,10 @@ def _on_threads(
             def report(share: float) -> None:
                 on_progress(name, task.replication, share)
 
-        return replicate(task, report, stop.is_set)
+        measured = replicate(task, report, stop.is_set)
+        if report is not None:
+            report(1.0)
+        return measured
 
     with ThreadPoolExecutor(max_workers=workers or os.cpu_count() or 1) as pool:
         # the first alone, so that the compiler works once
