@@ -58,9 +58,15 @@ def with_(old: str, new: str) -> str:
 
 MISTAKES: list[tuple[str, str]] = [
     # keys
-    (with_("[cluster]", "[clutser]"), "clutser: unknown key; did you mean cluster? (and 1 more mistake in this scenario)"),
+    (
+        with_("[cluster]", "[clutser]"),
+        "clutser: unknown key; did you mean cluster? (and 1 more mistake in this scenario)",
+    ),
     (with_("rate = 3", "rte = 3"), "types[0].rte: unknown key; did you mean rate?"),
-    (with_("rate = 3", "rate = 3\ncolour = 'red'"), "types[0].colour: unknown key; the keys here are: name, demand, rate"),
+    (
+        with_("rate = 3", "rate = 3\ncolour = 'red'"),
+        "types[0].colour: unknown key; the keys here are: name, demand, rate",
+    ),
     (with_("count = 2", "count = 2, cuont = 3"), "cluster.servers[0].cuont: unknown key; did you mean count?"),
     (run("evnts = 3"), "run.evnts: unknown key; did you mean events?"),
     (GOOD + "[workload]\nservce = 1", "workload.servce: unknown key; did you mean service?"),
@@ -75,45 +81,75 @@ MISTAKES: list[tuple[str, str]] = [
     (with_("demand = [1, 2]\n", ""), "types[0].demand: is missing; add demand = ..."),
     # kinds of values
     (with_("demand = [1, 2]", "demand = 1"), "types[0].demand: is 1; must be a list in [ ]"),
-    (with_('demand = [1, 2]', 'demand = ["many", 2]'), "types[0].demand[0]: is 'many'; must be a number"),
+    (with_("demand = [1, 2]", 'demand = ["many", 2]'), "types[0].demand[0]: is 'many'; must be a number"),
     (with_("demand = [1, 2]", "demand = [true, 2]"), "types[0].demand[0]: is true; must be a number"),
     (with_("count = 2", 'count = "two"'), "cluster.servers[0].count: is 'two'; must be a whole number"),
     (with_("count = 2", "count = 1.5"), "cluster.servers[0].count: is 1.5; must be a whole number"),
     (with_('name = "web"', "name = 3"), "types[0].name: is 3; must be a text in quotes"),
     (with_('name = "web"', 'name = ""'), "types[0].name: is empty; write at least one character"),
     (with_("[[types]]", "[types]"), "types: is a table; must be a list in [ ]"),
-    (with_('servers = [{ name = "std", count = 2, capacity = [4, 8] }]', "servers = 3"), "cluster.servers: is 3; must be a list"),
+    (
+        with_('servers = [{ name = "std", count = 2, capacity = [4, 8] }]', "servers = 3"),
+        "cluster.servers: is 3; must be a list",
+    ),
     ('policy = "m14"\n' + GOOD, "policy: is 'm14'; must be a table"),
     ("run = [1]\n" + GOOD, "run: is a list; must be a table"),
     (with_("rate = 3", "rate = 'fast'"), "types[0].rate: is 'fast'; must be a number"),
     (GOOD + "[policy]\nname = 1", "policy.name: is 1; must be a text in quotes"),
-    (with_("count = 2", "count = 2, feasible = 'f'"), "feasible: is 'f'; must be a function, which only Python can give"),
+    (
+        with_("count = 2", "count = 2, feasible = 'f'"),
+        "feasible: is 'f'; must be a function, which only Python can give",
+    ),
     # sizes
     (with_("[1, 2]", "[-1, 2]"), "types[0].demand[0]: is -1; must be at least 0"),
     (with_("[4, 8]", "[4, -0.5]"), "cluster.servers[0].capacity[1]: is -0.5; must be at least 0"),
     (with_("[1, 2]", "[nan, 2]"), "types[0].demand[0]: is nan; must be a finite number"),
     (with_("[4, 8]", "[inf, 8]"), "cluster.servers[0].capacity[0]: is inf; must be a finite number"),
-    (with_("[1, 2]", "[0.1234567890123456789012345, 2]"), "types[0].demand[0]: has too many digits to be kept exactly"),
-    (with_("[4, 8]", "[4, 8e20]"), "cluster.servers[0]: 8E+20 with 0 digits behind the point is too large to be kept"),
-    (with_("[1, 2]", "[1, 0.00000000000000001]"), "too large to be kept exactly; use a larger unit (GB for bytes) or fewer"),
-    (with_("[4, 8]", "[4]"), "cluster.servers[0] (std).capacity: has 1 sizes for 2 resources; give one size for each of: cpu"),
-    (with_("[1, 2]", "[1, 2, 3]"), "types[0] (web).demand: has 3 sizes for 2 resources; give one size for each of: cpu"),
+    (
+        with_("[1, 2]", "[0.1234567890123456789012345, 2]"),
+        "types[0].demand[0]: has too many digits to be kept exactly",
+    ),
+    (
+        with_("[4, 8]", "[4, 8e20]"),
+        "cluster.servers[0]: 8E+20 with 0 digits behind the point is too large to be kept",
+    ),
+    (
+        with_("[1, 2]", "[1, 0.00000000000000001]"),
+        "too large to be kept exactly; use a larger unit (GB for bytes) or fewer",
+    ),
+    (
+        with_("[4, 8]", "[4]"),
+        "cluster.servers[0] (std).capacity: has 1 sizes for 2 resources; give one size for each of: cpu",
+    ),
+    (
+        with_("[1, 2]", "[1, 2, 3]"),
+        "types[0] (web).demand: has 3 sizes for 2 resources; give one size for each of: cpu",
+    ),
     (with_("[4, 8]", "[0, 0]"), "cluster.servers[0] (std).capacity: a server without any capacity; give it some"),
-    (with_("[1, 2]", "[0, 0]"), "types[0] (web).demand: demands nothing, so any number would fit; give at least one size"),
+    (
+        with_("[1, 2]", "[0, 0]"),
+        "types[0] (web).demand: demands nothing, so any number would fit; give at least one size",
+    ),
     (
         with_("[1, 2]", "[1, 9]"),
         "types[0] (web).demand: fits no server: it asks for 9 of memory, the largest server has 8; lower it, or add a larger",
     ),
     (
-        GOOD.replace("[1, 2]", "[3, 6]").replace("{ name", '{ name = "m", count = 1, capacity = [2, 8] }, { name').replace(
-            '"std", count = 2, capacity = [4, 8]', '"c", count = 1, capacity = [4, 4]'
-        ),
+        GOOD.replace("[1, 2]", "[3, 6]")
+        .replace("{ name", '{ name = "m", count = 1, capacity = [2, 8] }, { name')
+        .replace('"std", count = 2, capacity = [4, 8]', '"c", count = 1, capacity = [4, 4]'),
         "types[0] (web).demand: fits no server: each resource fits some server, but no server has enough of all",
     ),
     # names and numbers of things
-    (with_('["cpu", "memory"]', '["cpu", "cpu"]'), "cluster.resources[1]: two are called 'cpu'; give each resource its own"),
+    (
+        with_('["cpu", "memory"]', '["cpu", "cpu"]'),
+        "cluster.resources[1]: two are called 'cpu'; give each resource its own",
+    ),
     (with_('["cpu", "memory"]', "[]"), "cluster.resources: is empty; give at least one"),
-    (with_('[{ name = "std", count = 2, capacity = [4, 8] }]', "[]"), "cluster.servers: is empty; give at least one"),
+    (
+        with_('[{ name = "std", count = 2, capacity = [4, 8] }]', "[]"),
+        "cluster.servers: is empty; give at least one",
+    ),
     (
         with_("[4, 8] }", '[4, 8] }, { name = "std", count = 1, capacity = [1, 1] }'),
         "cluster.servers[1]: two are called 'std'; give each server class its own name",
@@ -133,11 +169,22 @@ MISTAKES: list[tuple[str, str]] = [
     ),
     # events
     (event("{ at = -1, action = 'join', servers = 'std' }"), "cluster.events[0].at: is -1; must be at least 0"),
-    (event("{ at = 1, action = 'burn', servers = 'std' }"), "action: is 'burn'; use one of: 'join', 'drain' or 'fail'"),
-    (event("{ at = 1, action = 'join', servers = 'x' }"), "events[0].servers: no server class is called 'x'; use one of: std"),
-    (event("{ at = 1, action = 'join', servers = 'std', count = 0 }"), "cluster.events[0].count: is 0; must be at least 1"),
     (
-        event("{ at = 2, action = 'fail', servers = 'std', count = 2 }, { at = 1, action = 'drain', servers = 'std' }"),
+        event("{ at = 1, action = 'burn', servers = 'std' }"),
+        "action: is 'burn'; use one of: 'join', 'drain' or 'fail'",
+    ),
+    (
+        event("{ at = 1, action = 'join', servers = 'x' }"),
+        "events[0].servers: no server class is called 'x'; use one of: std",
+    ),
+    (
+        event("{ at = 1, action = 'join', servers = 'std', count = 0 }"),
+        "cluster.events[0].count: is 0; must be at least 1",
+    ),
+    (
+        event(
+            "{ at = 2, action = 'fail', servers = 'std', count = 2 }, { at = 1, action = 'drain', servers = 'std' }"
+        ),
         "cluster.events[0].count: 2 servers of 'std' leave at 2, but there are 1; lower it",
     ),
     # rates and times
@@ -147,7 +194,10 @@ MISTAKES: list[tuple[str, str]] = [
     (with_("rate = 3", "rate = 0"), "types: all rates are 0, so nothing arrives; give some type a rate"),
     (with_("rate = 3", ""), "types[0] (web).rate: has no rate; give arrivals per unit time for the whole cluster"),
     (with_("rate = 3", "rate = 3\nmean_service = 0"), "types[0].mean_service: is 0; must be above 0"),
-    (with_("rate = 3", "rate = -3\nmean_service = 0"), "rate: is -3; must be at least 0 (and 1 more mistake in this scenario)"),
+    (
+        with_("rate = 3", "rate = -3\nmean_service = 0"),
+        "rate: is -3; must be at least 0 (and 1 more mistake in this scenario)",
+    ),
     (GOOD + "[workload]\nintensity = 0", "workload.intensity: is 0; must be above 0"),
     # laws
     (arrivals('{ law = "possion" }'), f"workload.arrivals: unknown law 'possion'; use one of: {LAWS}"),
@@ -160,9 +210,18 @@ MISTAKES: list[tuple[str, str]] = [
     (service('{ law = "pareto", shape = 1 }'), "workload.service.shape: is 1; must be above 1"),
     (service('{ law = "empirical", values = [] }'), "workload.service.values: is empty; give at least one"),
     (service('{ law = "empirical", values = [1, -2] }'), "workload.service.values[1]: is -2; must be above 0"),
-    (GOOD + 'service = { law = "lognormal", sigma = inf }', "types[0].service.sigma: is inf; must be a finite number"),
-    (service('{ law = "hyperexponential" }'), "workload.service: needs one way to say its shape; give either scv, or"),
-    (service('{ law = "hyperexponential", scv = 2, means = [1] }'), "needs one way to say its shape; give either scv"),
+    (
+        GOOD + 'service = { law = "lognormal", sigma = inf }',
+        "types[0].service.sigma: is inf; must be a finite number",
+    ),
+    (
+        service('{ law = "hyperexponential" }'),
+        "workload.service: needs one way to say its shape; give either scv, or",
+    ),
+    (
+        service('{ law = "hyperexponential", scv = 2, means = [1] }'),
+        "needs one way to say its shape; give either scv",
+    ),
     (service('{ law = "hyperexponential", scv = 0.5 }'), "workload.service.scv: is 0.5; must be at least 1"),
     (service('{ law = "hyperexponential", means = [1] }'), "has only one of probabilities and means; give both"),
     (
@@ -173,14 +232,35 @@ MISTAKES: list[tuple[str, str]] = [
         service('{ law = "hyperexponential", probabilities = [0.5, 0.4], means = [1, 2] }'),
         "workload.service: the probabilities add up to 0.9; make them add up to 1",
     ),
-    (arrivals('{ law = "mmpp", rates = [1, 2], sojourns = [1, 1, 1] }'), "has 3 sojourns for 2 rates; give one for each"),
-    (arrivals('{ law = "mmpp", rates = [1], sojourns = [1, 2] }'), "workload.arrivals.rates: has 1; give at least 2"),
-    (arrivals('{ law = "mmpp", rates = [0, 0], sojourns = [1, 1] }'), "all rates are 0, so nothing arrives; give at least one"),
+    (
+        arrivals('{ law = "mmpp", rates = [1, 2], sojourns = [1, 1, 1] }'),
+        "has 3 sojourns for 2 rates; give one for each",
+    ),
+    (
+        arrivals('{ law = "mmpp", rates = [1], sojourns = [1, 2] }'),
+        "workload.arrivals.rates: has 1; give at least 2",
+    ),
+    (
+        arrivals('{ law = "mmpp", rates = [0, 0], sojourns = [1, 1] }'),
+        "all rates are 0, so nothing arrives; give at least one",
+    ),
     # batches
-    (batches("{ probability = 0.9, jobs = { web = 1 } }"), "the probabilities of the batches add up to 0.9; make them"),
-    (batches("{ probability = 1, jobs = { wbe = 1 } }"), "batches[0].jobs: no type is called 'wbe'; use one of: web"),
-    (batches("{ probability = 1, jobs = { web = 0 } }"), "workload.arrivals.batches: every batch is empty, so nothing arrives"),
-    (batches("{ probability = 1, jobs = { web = -1 } }"), "workload.arrivals.batches[0].jobs.web: is -1; must be at least 0"),
+    (
+        batches("{ probability = 0.9, jobs = { web = 1 } }"),
+        "the probabilities of the batches add up to 0.9; make them",
+    ),
+    (
+        batches("{ probability = 1, jobs = { wbe = 1 } }"),
+        "batches[0].jobs: no type is called 'wbe'; use one of: web",
+    ),
+    (
+        batches("{ probability = 1, jobs = { web = 0 } }"),
+        "workload.arrivals.batches: every batch is empty, so nothing arrives",
+    ),
+    (
+        batches("{ probability = 1, jobs = { web = -1 } }"),
+        "workload.arrivals.batches[0].jobs.web: is -1; must be at least 0",
+    ),
     (batches("{ probability = 1, jobs = {} }"), "workload.arrivals.batches[0].jobs: is empty; give at least one"),
     (batches(""), "workload.arrivals.batches: is empty; give at least one"),
     (batches("{ probability = 1, jobs = { web = 1 } }", "0"), "workload.arrivals.rate: is 0; must be above 0"),
@@ -194,13 +274,25 @@ MISTAKES: list[tuple[str, str]] = [
     ),
     # traces
     (TRACE + TYPE, "types: types beside a trace; remove them: workload.typing makes types from the trace"),
-    (TRACE + "intensity = 0.9", "workload.intensity: a trace has its own load, so it cannot be scaled to an intensity; remove"),
-    (TRACE + 'arrivals = { law = "poisson" }', "workload.arrivals: a law beside a trace; remove it: the trace says when"),
-    (TRACE + "typing = { method = 'powers' }", "workload.typing.method: is 'powers'; use one of: 'power-of-two', 'grid'"),
+    (
+        TRACE + "intensity = 0.9",
+        "workload.intensity: a trace has its own load, so it cannot be scaled to an intensity; remove",
+    ),
+    (
+        TRACE + 'arrivals = { law = "poisson" }',
+        "workload.arrivals: a law beside a trace; remove it: the trace says when",
+    ),
+    (
+        TRACE + "typing = { method = 'powers' }",
+        "workload.typing.method: is 'powers'; use one of: 'power-of-two', 'grid'",
+    ),
     (TRACE + "typing = { types = 0 }", "workload.typing.types: is 0; must be at least 1"),
     (TRACE + "time_scale = 0", "workload.time_scale: is 0; must be above 0"),
     (TRACE + "[run]\njobs = 3\nuntil = 5", "run: jobs and until are both given; keep one of events, jobs, until"),
-    (GOOD + "[workload]\ntime_scale = 60", "workload.time_scale: is for traces only; remove it, or give workload.trace"),
+    (
+        GOOD + "[workload]\ntime_scale = 60",
+        "workload.time_scale: is for traces only; remove it, or give workload.trace",
+    ),
     (GOOD + "[workload]\ntrace = 5", "workload.trace: is 5; must be a text in quotes"),
     # runs
     (run("events = 5\nuntil = 3"), "run: events and until are both given; keep one of events, jobs, until"),

@@ -51,9 +51,7 @@ def test_decimals_are_exact() -> None:
 
 
 def test_each_resource_has_its_own_digits() -> None:
-    cluster = Cluster(
-        resources=("a", "b"), servers=(ServerClass(name="s", count=1, capacity=("1e3", "0.5")),)
-    )
+    cluster = Cluster(resources=("a", "b"), servers=(ServerClass(name="s", count=1, capacity=("1e3", "0.5")),))
     sizes = integers(cluster, [JobType(name="t", demand=("2.50", "0.125"))])
     assert sizes.digits == (1, 3)
     assert sizes.demand.tolist() == [[25, 125]]
@@ -125,7 +123,9 @@ def test_a_snapshot_of_something_else_is_refused() -> None:
         Scheduler(*one(1, "0.5", "0.5"), "best-fit"),
     ]
     for other in others:
-        with pytest.raises(InputError, match="is of another cluster, other types or another policy; restore it into"):
+        with pytest.raises(
+            InputError, match="is of another cluster, other types or another policy; restore it into"
+        ):
             other.restore(snapshot)
         assert other.servers == ["s-0"]
     Scheduler(cluster, types, "best-fit", seed=77).restore(snapshot)
@@ -216,7 +216,9 @@ def test_scenarios_from_python_are_checked_too() -> None:
     with pytest.raises(InputError, match=r"types\[0\] \(t0\).demand: fits no server: it asks for 2 of r"):
         Scenario(cluster=cluster, types=tuple(types))
     cluster, types = one(1, 1)
-    scenario = Scenario(cluster=cluster, types=tuple(types), policy=PolicyChoice(name="best-fit"), run=Run(events=5))
+    scenario = Scenario(
+        cluster=cluster, types=tuple(types), policy=PolicyChoice(name="best-fit"), run=Run(events=5)
+    )
     assert Scenario.model_validate(scenario.model_dump(exclude_unset=True)) == scenario
 
 
@@ -225,7 +227,9 @@ def test_a_predicate_of_ones_own_replaces_adding_up() -> None:
     cluster = Cluster(resources=("r",), servers=(server,))
     scheduler = Scheduler(cluster, [JobType(name="t", demand=(5,))], "algorithm1")
     assert [len(scheduler.submit(n, "t")) for n in range(3)] == [1, 1, 0]
-    with pytest.raises(InputError, match="packs by free resources, but a server class has a predicate of its own; use"):
+    with pytest.raises(
+        InputError, match="packs by free resources, but a server class has a predicate of its own; use"
+    ):
         Scheduler(cluster, [JobType(name="t", demand=(5,))], "best-fit")
 
 

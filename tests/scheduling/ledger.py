@@ -129,7 +129,7 @@ class Ledger:
         assert state.n_running == len(self.on)
         assert state.n_servers == len(self.open)
         assert state.n_free_jobs == state.max_jobs - state.n_waiting - state.n_running
-        counts = {name: 0 for name in self.types}
+        counts = dict.fromkeys(self.types, 0)
         used = [Decimal(0)] * len(self.units)
         for job in self.on:
             counts[self.type_of[job]] += 1

@@ -132,7 +132,9 @@ class NaiveSlots:
         """The queue that a type-j job joins."""
         if not self.own_queues:
             return self.line(0, j)
-        takers = [n for n, server in self.servers.items() if server.state != "draining" and self.can_hold(server, j)]
+        takers = [
+            n for n, server in self.servers.items() if server.state != "draining" and self.can_hold(server, j)
+        ]
         if not takers:
             return self.queues.setdefault(("apart", j), [])
         return self.line(min(takers, key=lambda n: (len(self.line(n, j)), n)), j)

@@ -141,7 +141,9 @@ def test_no_slot_and_active() -> None:
     assert len(s.running) == 3
     because = why(s.explain("s2"))
     assert (because.reason, because.figures) == (Reason.NO_SLOT, {"taken": 2, "stalled": 0, "servers": 1})
-    assert str(because) == "no active server has an empty slot of its type: 2 slots are taken, 0 of 1 servers stalled"
+    assert (
+        str(because) == "no active server has an empty slot of its type: 2 slots are taken, 0 of 1 servers stalled"
+    )
     active = why(s.explain_server("server-0"))
     assert active.reason == Reason.ACTIVE
     assert active.figures == {

@@ -205,7 +205,7 @@ def test_queues_are_lists(own: bool) -> None:
             i = queues.admit(state, j)
             if own:
                 takers = [m for m in range(n - 2) if j == 0 or m % 2 == 0]
-                right = min(takers, key=lambda m: (len(plain[2 * m + j]), m)) * 2 + j  # noqa: B023
+                right = min(takers, key=lambda m: (len(plain[2 * m + j]), m)) * 2 + j
             else:
                 right = j
             plain[right].append(i)

@@ -87,7 +87,9 @@ def test_its_options_are_checked_like_any_others() -> None:
     assert example("LongestQueue", tries=5).options.tries == 5
     with pytest.raises(InputError, match="policy longest-queue.tries: is -1; should be greater than or equal to 0"):
         example("LongestQueue", tries=-1)
-    with pytest.raises(InputError, match="longest-queue.trials: unknown option; longest-queue has: ties, pack_by, tries"):
+    with pytest.raises(
+        InputError, match="longest-queue.trials: unknown option; longest-queue has: ties, pack_by, tries"
+    ):
         example("LongestQueue", trials=1)
 
 
@@ -286,7 +288,9 @@ FAULTS = [
 @pytest.mark.parametrize("compiled", [False, True], ids=["plain", "njit"])
 @pytest.mark.parametrize(("hook", "at", "message"), FAULTS, ids=[hook.__name__ for hook, *_ in FAULTS])
 def test_a_fault_is_named_and_corrupts_nothing(hook: Any, at: int, message: str, compiled: bool) -> None:
-    policy = type("Faulty", (Policy,), {"name": "faulty", "arrive": staticmethod(numba.njit(hook) if compiled else hook)})
+    policy = type(
+        "Faulty", (Policy,), {"name": "faulty", "arrive": staticmethod(numba.njit(hook) if compiled else hook)}
+    )
     # every server number is in use, so that -1 would be a server if it were taken for the last one
     scheduler = small(policy(), count=63)
     scheduler.drain_server("a-5")

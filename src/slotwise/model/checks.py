@@ -21,7 +21,9 @@ def check(scenario: Scenario) -> None:
         return
     for key in ("typing", "time_scale"):
         if key in scenario.workload.model_fields_set:
-            raise InputError("is for traces only", where=f"workload.{key}", remedy="remove it, or give workload.trace")
+            raise InputError(
+                "is for traces only", where=f"workload.{key}", remedy="remove it, or give workload.trace"
+            )
     if not scenario.types:
         raise InputError(
             "there are no job types", where="types", remedy="add a [[types]] table, or give workload.trace"
@@ -157,7 +159,9 @@ def _check_trace(scenario: Scenario) -> None:
     for key in ("arrivals", "service"):
         if key in scenario.workload.model_fields_set:
             raise InputError(
-                "a law beside a trace", where=f"workload.{key}", remedy="remove it: the trace says when and how long"
+                "a law beside a trace",
+                where=f"workload.{key}",
+                remedy="remove it: the trace says when and how long",
             )
     if scenario.workload.intensity is not None:
         raise InputError(

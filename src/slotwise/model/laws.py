@@ -68,7 +68,9 @@ class Hyperexponential(Law):
             if self.probabilities is None or self.means is None:
                 raise ValueError("has only one of probabilities and means; give both")
             if len(self.probabilities) != len(self.means):
-                raise ValueError(f"has {len(self.means)} means for {len(self.probabilities)} probabilities; give one for each")
+                raise ValueError(
+                    f"has {len(self.means)} means for {len(self.probabilities)} probabilities; give one for each"
+                )
             if abs(sum(self.probabilities) - 1) > 1e-9:
                 raise ValueError(f"the probabilities add up to {sum(self.probabilities):g}; make them add up to 1")
         return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import tomllib
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
@@ -91,8 +92,9 @@ def _override(tables: dict[str, Any], override: str) -> None:
     *path, last = [part.strip() for part in key.split(".")]
     if path == ["run"] and last in LENGTHS:  # the one asked for now takes the place of the one in the file
         run = tables.get("run")
-        for other in LENGTHS if isinstance(run, dict) else ():
-            run.pop(other, None)
+        if isinstance(run, dict):
+            for other in LENGTHS:
+                run.pop(other, None)
     place: Any = tables
     for part in path:
         place = _step(place, part, where)
@@ -133,7 +135,12 @@ WORDS = {
     "bool": "true or false",
     "callable": "a function, which only Python can give",
 }
-LIMITS = {"greater_than": "above", "greater_than_equal": "at least", "less_than": "below", "less_than_equal": "at most"}
+LIMITS = {
+    "greater_than": "above",
+    "greater_than_equal": "at least",
+    "less_than": "below",
+    "less_than_equal": "at most",
+}
 
 
 def _first_mistake(error: ValidationError, where: str) -> InputError:
@@ -232,7 +239,7 @@ _TAGS = {
 def _nearest_key(location: tuple[int | str, ...]) -> str:
     """What the user may have meant by an unknown key: a near one, or the list of those that exist."""
     model: type[BaseModel] = Scenario
-    for part, after in zip(location[:-1], location[1:], strict=True):
+    for part, after in itertools.pairwise(location):
         if isinstance(part, int) or part not in model.model_fields:
             continue
         inner = _models_in(model.model_fields[part].annotation)

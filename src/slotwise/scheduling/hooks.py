@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from typing import Any, NamedTuple
 
 import numba
@@ -93,7 +93,7 @@ def as_value(hook: Hook | Dispatcher, *, compiled: bool) -> Any:
     return PythonHook(hook) if JIT else PlainHook(hook)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _compiled(hook: Hook | Dispatcher) -> Any:
     """Made once in a process. Only our own are cached on disk: the cache of somebody else's file would not notice that
     the state, whose layout is compiled in, has changed."""

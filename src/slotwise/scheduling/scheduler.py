@@ -316,7 +316,7 @@ class Scheduler:
             except (ArithmeticError, ValueError):
                 remedy = "give a number"
             else:
-                if 0 <= exact and value <= size[r]:
+                if exact >= 0 and value <= size[r]:
                     size[r] = value
                     continue
                 remedy = "give 0 or more" if exact < 0 else f"at most its type's demand, {self.types[j].demand[r]}"
