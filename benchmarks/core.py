@@ -16,8 +16,8 @@ import numpy as np
 
 from slotwise.model import integers, load_scenario
 from slotwise.packing import Space
-from slotwise.scheduling import Scheduler, chance, drive, make_policy
-from slotwise.scheduling.state import placed
+from slotwise.scheduling import Scheduler, drive, make_policy
+from slotwise.scheduling.state import SERVER, jobs
 from slotwise.scheduling.store import Store
 
 POLICIES = ["algorithm1", "m14", "best-fit", "first-fit", "tetris"]
@@ -25,42 +25,29 @@ SCALES = (1_000, 10_000, 100_000)
 LOAD = 0.89
 EVENTS = 400_000
 REPEATS = 5
+WARM_UP = 2.0
+"""seconds at most"""
 
 
 @numba.njit(nogil=True)  # type: ignore[untyped-decorator]
-def note_placements(s: Any, running: Any, n: int) -> int:
-    """Add the jobs that the event started to the list of running ones."""
-    for p in range(s.n_placed):
-        running[n] = placed(s)[p, 0]
-        n += 1
-    return n
-
-
-@numba.njit(nogil=True)  # type: ignore[untyped-decorator]
-def fill(s: Any, n_servers: int, n_jobs: int, shares: Any, running: Any, join: Any, arrive: Any) -> int:
-    """All servers join, then the jobs come; returns how many of them run."""
+def fill(s: Any, n_servers: int, n_jobs: int, rng: Any, shares: Any, join: Any, arrive: Any) -> None:
+    """All servers join, then the jobs come."""
     for server in range(n_servers):
         drive.join(s, server, 0, join)
-    n = 0
     for _ in range(n_jobs):
-        drive.submit(s, np.searchsorted(shares, chance.uniform(s)), arrive)
-        n = note_placements(s, running, n)
-    return n
+        drive.submit(s, np.searchsorted(shares, rng.random()), arrive)
 
 
 @numba.njit(nogil=True)  # type: ignore[untyped-decorator]
-def churn(s: Any, n_events: int, shares: Any, running: Any, n: int, arrive: Any, complete: Any) -> int:
-    """Half of the events are completions, half are arrivals."""
+def churn(s: Any, n_events: int, rng: Any, shares: Any, arrive: Any, complete: Any) -> None:
+    """Half of the events are completions, half are arrivals. Hardly a job number is unused, so chance soon finds a job
+    that runs; a list of them would bring cache misses of its own."""
     for _ in range(n_events // 2):
-        place = int(chance.uniform(s) * n)
-        job = running[place]
-        n -= 1
-        running[place] = running[n]
+        job = int(rng.random() * s.max_jobs)
+        while jobs(s)[job, SERVER] < 0:
+            job = int(rng.random() * s.max_jobs)
         drive.complete(s, job, complete)
-        n = note_placements(s, running, n)
-        drive.submit(s, np.searchsorted(shares, chance.uniform(s)), arrive)
-        n = note_placements(s, running, n)
-    return n
+        drive.submit(s, np.searchsorted(shares, rng.random()), arrive)
 
 
 def nanoseconds(name: str, n_servers: int) -> tuple[float, int]:
@@ -79,21 +66,27 @@ def nanoseconds(name: str, n_servers: int) -> tuple[float, int]:
         max_jobs=n_jobs + 1,
     )
     hooks = policy.hooks()
+    rng = np.random.default_rng(1)
     rates = np.array([job_type.rate or 0.0 for job_type in scenario.types])
     shares = np.cumsum(rates / rates.sum())
-    running = np.zeros(n_jobs + 1, np.int64)
-    n = fill(store.state, n_servers, n_jobs, shares, running, hooks.join, hooks.arrive)
-    # into the steady state: every job has been replaced a few times
-    n = churn(store.state, max(EVENTS, 4 * n_jobs), shares, running, n, hooks.arrive, hooks.complete)
-    times = []
-    for _ in range(REPEATS):
+    fill(store.state, n_servers, n_jobs, rng, shares, hooks.join, hooks.arrive)
+
+    def seconds(n_events: int) -> float:
         begin = time.perf_counter()
-        n = churn(store.state, EVENTS, shares, running, n, hooks.arrive, hooks.complete)
-        times.append(time.perf_counter() - begin)
+        churn(store.state, n_events, rng, shares, hooks.arrive, hooks.complete)
+        return time.perf_counter() - begin
+
+    seconds(2)  # compiles
+    # into the steady state: every job has been replaced a few times, as far as that can be waited for
+    spent, done = 0.0, 0
+    while done < 4 * n_jobs and spent < WARM_UP:
+        spent += seconds(2_000)
+        done += 2_000
+    n_events = max(2_000, int(min(EVENTS, done / spent * WARM_UP / 4)))
+    times = [seconds(n_events) / n_events for _ in range(REPEATS)]
     state: Any = store.state
-    assert n == state.n_running
     assert state.n_running + state.n_waiting == n_jobs
-    return min(times) / EVENTS * 1e9, int(state.n_waiting)
+    return min(times) * 1e9, int(state.n_waiting)
 
 
 def from_python(name: str, n_servers: int = 1_000, n_events: int = 4_000) -> float:

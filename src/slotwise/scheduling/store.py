@@ -120,7 +120,8 @@ class Store:
 
     def put(self, name: str, values: NDArray[Any]) -> NDArray[Any]:
         """Own the array and write its address into the record."""
-        self.arrays[name] = np.ascontiguousarray(values)
+        self.arrays[name] = aligned(values.shape, values.dtype)
+        self.arrays[name][...] = values
         setattr(self.state, f"at_{name}", self.arrays[name].ctypes.data)
         return self.arrays[name]
 
