@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from slotwise.errors import InputError
-from slotwise.model import Cluster, JobType, Scenario, integers
-from slotwise.packing import Space
+from slotwise.model import Scenario, integers
+from slotwise.packing import spaces_of
 from slotwise.theory.pricing import Vector, pricing_of
 from slotwise.theory.ray import Columns
 from slotwise.theory.region import Region, locate
 from slotwise.workloads.laws import effective_rates
-
-
-def spaces_of(cluster: Cluster, types: Sequence[JobType]) -> list[Space]:
-    """The feasible set of each server class, in the cluster's order."""
-    sizes = integers(cluster, types)
-    return [
-        Space.monotone(server.feasible, len(types))
-        if server.feasible is not None
-        else Space.additive(sizes.demand, sizes.capacity[c])
-        for c, server in enumerate(cluster.servers)
-    ]
 
 
 def columns_of(scenario: Scenario) -> Columns:
@@ -35,7 +22,7 @@ def columns_of(scenario: Scenario) -> Columns:
             remedy="give job types with rates, or measure the load of the trace first",
         )
     servers = scenario.cluster.servers
-    pricings = [pricing_of(space) for space in spaces_of(scenario.cluster, scenario.types)]
+    pricings = [pricing_of(space) for space in spaces_of(servers, integers(scenario.cluster, scenario.types))]
     return Columns(pricings, [server.count for server in servers])
 
 
