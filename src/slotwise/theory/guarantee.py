@@ -341,6 +341,8 @@ def _cluster_stays(case: Case) -> Assumption:
 
 def _arrivals_poisson(case: Case) -> Assumption:
     text = "Poisson arrivals, one by one or in bounded batches"
+    if case.scenario.workload.trace is not None:
+        return Assumption(text, False, "a trace is what it is; on average the load is inside the region")
     if isinstance(case.scenario.workload.arrivals, BatchArrivals):
         return Assumption(text, True, "batches (corollary 2)")
     return _all_types(case, text, lambda j: is_poisson(arrival_law(case.scenario, j)), "arrives as", arrival_law)
@@ -348,6 +350,8 @@ def _arrivals_poisson(case: Case) -> Assumption:
 
 def _services_hyperexponential(case: Case) -> Assumption:
     text = "exponential or hyper-exponential service times"
+    if case.scenario.workload.trace is not None:
+        return Assumption(text, False, "a trace is what it is")
     return _all_types(case, text, lambda j: is_hyperexponential(service_law(case.scenario, j)), "has", service_law)
 
 

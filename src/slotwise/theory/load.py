@@ -13,13 +13,37 @@ from slotwise.theory.region import Region, locate
 from slotwise.workloads.laws import effective_rates
 
 
+def with_load(scenario: Scenario) -> Scenario:
+    """The same; a trace's with the types that were made of it, their rates and mean service times as measured."""
+    if scenario.workload.trace is None or scenario.types:
+        return scenario
+    from slotwise.workloads.tracejobs import jobs_from_trace  # with Polars, slow to import
+
+    return scenario.model_copy(update={"types": jobs_from_trace(scenario).types})
+
+
+def actual_load(scenario: Scenario) -> dict[str, float]:
+    """What the jobs of a trace really ask for, on average, as a share of all there is of each resource."""
+    from slotwise.workloads.tracejobs import jobs_from_trace
+
+    jobs = jobs_from_trace(scenario)
+    chunk = jobs.open(np.random.SeedSequence(0)).next(max(1, jobs.count or 0))
+    demand = chunk.demand if chunk.demand is not None else jobs.sizes.demand[chunk.job_type]
+    whole = np.array([server.count for server in scenario.cluster.servers]) @ jobs.sizes.capacity
+    busy = chunk.duration @ demand * (jobs.rate / len(chunk))  # mean in use, in the integer units of the sizes
+    return {
+        name: float(busy[r] / whole[r]) if whole[r] else 0.0 if busy[r] == 0 else np.inf
+        for r, name in enumerate(scenario.cluster.resources)
+    }
+
+
 def columns_of(scenario: Scenario) -> Columns:
     """The cluster as the linear program sees it: classes, how many servers each, and what they can hold."""
     if not scenario.types:
         raise InputError(
             "a trace has no rates to take its load from",
             where="workload.trace",
-            remedy="give job types with rates, or measure the load of the trace first",
+            remedy="give job types with rates, or measure the load of the trace first (with_load)",
         )
     servers = scenario.cluster.servers
     pricings = [pricing_of(space) for space in spaces_of(servers, integers(scenario.cluster, scenario.types))]

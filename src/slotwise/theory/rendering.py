@@ -23,6 +23,7 @@ def render(capacity: Capacity) -> RenderableType:
     parts: list[RenderableType] = [
         _title(capacity),
         Padding(_verdict(capacity), (0, 0, 1, 2)),
+        *_trace(capacity),
         _types(capacity),
         Padding(_legend(capacity), (0, 0, 1, 0)),
     ]
@@ -70,6 +71,20 @@ def _title(capacity: Capacity) -> Text:
 def _verdict(capacity: Capacity) -> Text:
     colour = {True: "green", False: "red", None: "yellow"}[capacity.region.supportable]
     return Text(verdict_in_words(capacity.region), colour)
+
+
+def _trace(capacity: Capacity) -> list[RenderableType]:
+    """What is different about a trace."""
+    if capacity.actual is None:
+        return []
+    shares = ", ".join(f"{share:.1%} of all {name}" for name, share in capacity.actual.items())
+    return [
+        Padding(
+            f"The load is the average over the trace, with every job rounded up to its type. Jobs really ask for"
+            f" {shares}: policies that pack by actual demand may carry more than the region above says.",
+            (0, 0, 1, 2),
+        )
+    ]
 
 
 def _types(capacity: Capacity) -> Table:
