@@ -25,6 +25,7 @@ from slotwise.errors import InputError
 from slotwise.model import Scenario
 from slotwise.model.laws import BatchArrivals
 from slotwise.packing import Solver, make_solver
+from slotwise.scheduling.policies import POLICIES
 from slotwise.theory.bounds import changes_of
 from slotwise.theory.pricing import Listed, Vector
 from slotwise.theory.ray import Columns
@@ -90,6 +91,8 @@ def guarantee(
 ) -> Guarantee:
     """The verdict on one policy; `rates` and `region` are those of the load (`scaled_rates`, `region_of`)."""
     case = Case(scenario, rates, region, policy, options or {})
+    if region.supportable is False and scenario.workload.trace is not None:
+        return _trace_outside(case)
     if region.supportable is False:
         on = abs(region.lower - 1) <= MARGIN
         why = (
@@ -99,6 +102,18 @@ def guarantee(
         )
         return Guarantee(policy, Verdict.IMPOSSIBLE, f"{why}, so no policy keeps the queues bounded", "section 2")
     return RULES.get(policy, _nothing_known)(case)
+
+
+def _trace_outside(case: Case) -> Guarantee:
+    """Rounding jobs up to their types may be all that puts a trace outside."""
+    why = "the average load, every job rounded up to its type, is outside the capacity region"
+    if case.policy in POLICIES and POLICIES[case.policy](**case.options).actual:
+        return Guarantee(
+            case.policy, Verdict.NOT_CERTIFIED, f"{why}; packing by actual demand may still carry it", "section 2"
+        )
+    return Guarantee(
+        case.policy, Verdict.IMPOSSIBLE, f"{why}: packed by type, queues grow if it goes on like this", "section 2"
+    )
 
 
 def guarantees(scenario: Scenario, rates: Vector, region: Region) -> list[Guarantee]:

@@ -70,6 +70,12 @@ def _title(capacity: Capacity) -> Text:
 
 def _verdict(capacity: Capacity) -> Text:
     colour = {True: "green", False: "red", None: "yellow"}[capacity.region.supportable]
+    if capacity.actual is not None and capacity.region.supportable is False:
+        return Text(
+            f"Rounded up to its types, this load is outside the capacity region: its intensity is"
+            f" {capacity.region.intensity:.4g}. No policy that packs by type carries it if it goes on like this.",
+            colour,
+        )
     return Text(verdict_in_words(capacity.region), colour)
 
 
@@ -169,7 +175,7 @@ def _assumptions(one: Guarantee) -> Table:
 
 def _bound(capacity: Capacity) -> Text:
     bound = capacity.bound
-    if not np.isfinite(bound.mean_queue):
+    if not np.isfinite(bound.mean_queue) and capacity.actual is None:
         return Text("\nQueues grow without bound under every policy.", "bold")
     if bound.kind == "none":
         return Text(f"\nHow short queues can be is not known: {'; '.join(bound.assumptions)}.")
