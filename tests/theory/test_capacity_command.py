@@ -108,7 +108,7 @@ def test_the_load_of_a_trace_is_measured() -> None:
     chunk = jobs.open(np.random.SeedSequence(1)).next(10_000)
     assert len(chunk) == 4000
     assert chunk.demand is not None
-    asked = (chunk.duration @ chunk.demand) / 10**6 * jobs.rate / len(chunk)
+    asked = (chunk.duration @ chunk.demand) / 10.0 ** np.array(jobs.sizes.digits) * jobs.rate / len(chunk)
     assert found.actual == pytest.approx({"cpu": asked[0] / 1000, "memory": asked[1] / 1000})
     assert max(found.actual.values()) < found.region.intensity  # types round up
     plain = found.as_dict()
