@@ -197,7 +197,7 @@ def _statement(plan: Plan) -> str:
     what = describe(plan.best.servers, plan.class_names) + (" servers" if one else "")
     wanted = " and ".join(f"{MEANINGS[key]} at most {limit:g}" for key, limit in plan.targets.items())
     found = ", ".join(in_words(interval) for interval in (plan.best.estimates or {}).values())
-    price = f", at a cost of {plan.cost:g}" if plan.priced else ""
+    price = f" at a cost of {plan.cost:g}" if plan.priced else ""
     runs = plan.best.replications
     basis = (
         f"measured {found}, over {runs} runs of this very trace, so the {plan.confidence:.0%} confidence covers the"

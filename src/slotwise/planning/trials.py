@@ -115,6 +115,7 @@ class Trials:
         self.question = question
         self.done: dict[Counts, Trial] = {}
         self._workers, self._on_trial = workers, on_trial
+        self._compiled = False
         first = FIRST_LOOK_AT_TRACE if question.is_trace else FIRST_LOOK
         self._looks = [first * 2**i for i in range(looks)]
         self.level = 1 - (1 - question.confidence) / looks
@@ -178,7 +179,8 @@ class Trials:
                 Task(scenario, asked.jobs, asked.policy, asked.options, replication)
                 for replication in range(len(runs), look)
             ]
-            done, interrupted = run_on_threads(tasks, self._workers, None)
+            done, interrupted = run_on_threads(tasks, self._workers, compiled=self._compiled)
+            self._compiled = True
             if interrupted:
                 raise InterruptedRunError([])
             runs += [done[at] for at in sorted(done)]

@@ -142,9 +142,9 @@ def _bounds(scenario: Scenario, jobs: Jobs) -> Callable[[Policy, Sequence[Measur
 
 
 def run_on_threads(
-    tasks: Sequence[Task], workers: int | None, on_progress: OnProgress | None
+    tasks: Sequence[Task], workers: int | None, on_progress: OnProgress | None = None, *, compiled: bool = False
 ) -> tuple[dict[int, Measurements], bool]:
-    """Run tasks: (figures by position, whether it was interrupted).
+    """Run tasks: (figures by position, whether it was interrupted). `compiled`: such tasks have been run before.
 
     Kernels run without the GIL, so threads are as good as processes and share the compiled code.
     """
@@ -162,11 +162,11 @@ def run_on_threads(
         return replicate(task, report, stop.is_set)
 
     with ThreadPoolExecutor(max_workers=workers or os.cpu_count() or 1) as pool:
-        # the first alone, so that the compiler works once
         pending: dict[Future[Measurements], int] = {}
         try:
-            done[0] = pool.submit(work, tasks[0]).result()
-            pending = {pool.submit(work, task): at for at, task in enumerate(tasks) if at > 0}
+            if not compiled:
+                done[0] = pool.submit(work, tasks[0]).result()  # alone, so that the compiler works once
+            pending = {pool.submit(work, task): at for at, task in enumerate(tasks) if at not in done}
             while pending:
                 finished, _ = wait(pending, return_when=FIRST_COMPLETED)
                 for future in finished:

@@ -146,13 +146,28 @@ def algorithm1(case: Case) -> Guarantee:
     return _judge(case, share, source, assumptions)
 
 
+def proven_share(
+    scenario: Scenario, rates: Vector, region: Region, options: Mapping[str, Any]
+) -> tuple[float | None, str]:
+    """(intensity below which Algorithm 1 with these options is stable, which theorem says so or why none does).
+
+    The laws of the workload are not looked at: this is about beta and the solver only.
+    """
+    case = Case(scenario, rates, region, "algorithm1", options)
+    beta, allowed = limit_of_beta(options)
+    solvers = solvers_of(case)
+    share, source, route = _proven_share(case, solvers, beta, min(solver.r for solver in solvers))
+    broken = [one for one in (allowed, *route) if one.holds is False]
+    return (None, f"{source} needs: {broken[0].text} ({broken[0].detail})") if broken else (share, source)
+
+
 def limit_of_beta(options: Mapping[str, Any]) -> tuple[float, Assumption]:
     """The limit of beta(Q) as queues grow, and whether it is one that corollary 4 allows.
 
     A constant `beta`, or h(Q) = b (p + (1 - p) tanh(z sum Q)) with the options b, p and z.
     """
-    beta = options.get("beta", "h")
-    if beta != "h":
+    beta = options.get("beta")
+    if beta is not None:
         value = _number("beta", beta)
         return value, Assumption("0 < beta < 1", 0 < value < 1, f"beta = {value:g}, constant")
     b, p, z = (_number(key, options.get(key, default)) for key, default in (("b", 0.9), ("p", -0.05), ("z", 0.005)))
