@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from slotwise.errors import InputError, SlotwiseError
-from slotwise.model import Cluster, JobType, Scenario, ServerClass, integers
+from slotwise.model import Cluster, JobType, Scenario, integers
 from slotwise.model.checks import check_cluster, check_types
-from slotwise.packing import Space
+from slotwise.packing import spaces_of
 from slotwise.scheduling import drive
 from slotwise.scheduling.explain import View, explain_job, explain_server
 from slotwise.scheduling.hooks import PythonHook
@@ -56,16 +56,6 @@ class Snapshot:
     store: dict[str, Any]
     jobs: dict[Hashable, int]
     servers: dict[Hashable, int]
-
-
-def spaces_of(servers: Sequence[ServerClass], demand: Any, capacity: Any) -> list[Space]:
-    """The feasible set of each server class."""
-    return [
-        Space.additive(demand, capacity[c])
-        if server.feasible is None
-        else Space.monotone(server.feasible, len(demand))
-        for c, server in enumerate(servers)
-    ]
 
 
 def raise_fault(policy: Policy, hooks: Sequence[Any], failed: int) -> None:
@@ -113,7 +103,7 @@ class Scheduler:
             self.sizes,
             self.policy,
             max_servers=max(64, cluster.n_servers),
-            spaces=spaces_of(cluster.servers, self.sizes.demand, self.sizes.capacity),
+            spaces=spaces_of(cluster.servers, self.sizes),
             seed=np.random.SeedSequence(seed),
             mean_service=np.array([job_type.mean_service for job_type in types]),
         )

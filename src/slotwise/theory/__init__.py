@@ -4,7 +4,7 @@ from slotwise.theory.bounds import Bound, best_lower_bound
 from slotwise.theory.capacity import Capacity, assess
 from slotwise.theory.certificates import verify_separation, verify_witness
 from slotwise.theory.guarantee import Guarantee, Verdict, guarantee, guarantees
-from slotwise.theory.load import columns_of, load_of, region_of, scaled_rates, spaces_of
+from slotwise.theory.load import actual_load, columns_of, load_of, region_of, scaled_rates, with_load
 from slotwise.theory.region import Headroom, Mix, Region, headroom_by_type, intensity, locate
 from slotwise.theory.srpt import srpt_mean_queue
 
@@ -16,6 +16,7 @@ __all__ = [
     "Mix",
     "Region",
     "Verdict",
+    "actual_load",
     "assess",
     "best_lower_bound",
     "columns_of",
@@ -27,8 +28,8 @@ __all__ = [
     "locate",
     "region_of",
     "scaled_rates",
-    "spaces_of",
     "srpt_mean_queue",
     "verify_separation",
     "verify_witness",
+    "with_load",
 ]

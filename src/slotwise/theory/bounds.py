@@ -67,6 +67,8 @@ def best_lower_bound(scenario: Scenario, rates: Vector, columns: Columns | None 
     changing = changes_of(scenario)
     if changing:
         return Bound(0.0, "none", (changing,))
+    if scenario.workload.trace is not None:
+        return Bound(0.0, "none", ("a trace has no law; a run of it is bounded path by path (`simulate` does so)",))
     if columns is None:
         columns = columns_of(scenario)
     means = np.array([job_type.mean_service for job_type in scenario.types])

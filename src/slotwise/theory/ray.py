@@ -22,9 +22,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linprog
 
 from slotwise.errors import SlotwiseError
+from slotwise.theory import simplex
 from slotwise.theory.pricing import EFFORT, Counts, Pricing, Vector
 
 CLOSE = 1e-10
@@ -129,6 +129,12 @@ def _master(columns: Columns, base: Vector, direction: Vector) -> tuple[Vector, 
     owner, rows = columns.arrays()
     J, n = columns.n_types, len(owner)
     weight = columns.counts[owner] / columns.counts.sum()
+    if not base.any():
+        solved = simplex.solve(owner, rows * weight[:, None], direction)
+        if solved is not None:
+            return solved
+    from scipy.optimize import linprog  # slow to import, and not needed for small programs
+
     carry = np.zeros((J, n + 1))
     carry[:, :n] = -(rows * weight[:, None]).T
     carry[:, n] = direction
