@@ -130,7 +130,9 @@ def much_better(one: Line, other: Line) -> Grade:
     found = ratios(other, one)
     whole = typical(found)
     a, b = short(one[0].policy), short(other[0].policy)
-    evidence = f"{b}'s queue is {number(whole)} times {a}'s on average ({number(min(found))} to {number(max(found))})"
+    evidence = (
+        f"{b}'s queue is {number(whole)} times {a}'s on average ({number(min(found))} to {number(max(found))})"
+    )
     if len(found) == 1:
         evidence = f"{b} {number(other[0].mean)}, {a} {number(one[0].mean)}: {number(whole)} times"
     clear = all(clearly_below(x, y) for x, y in _pairs(one, other))
@@ -185,7 +187,9 @@ def robust(points: Points, policies: Sequence[str]) -> Grade:
     close, kept = apart <= ROBUST, same >= 0.8 * len(settings)
     if close and kept:
         return Grade(HOLDS, evidence)
-    why = "the order of the algorithms changes with the law" if close else "the law changes the queue by more than 2"
+    why = (
+        "the order of the algorithms changes with the law" if close else "the law changes the queue by more than 2"
+    )
     return Grade(IN_PART if close or kept else FAILS, evidence, why)
 
 

@@ -65,7 +65,9 @@ def example1(points: Points) -> list[Claim]:
 def example2(points: Points) -> list[Claim]:
     """Four unlike servers, four types."""
     grade = much_better(points.line(A1), points.line(G16))
-    return [_claim("example2-g16", "Example 2: G16 has very large queues, Algorithm 1 performs much better.", grade)]
+    return [
+        _claim("example2-g16", "Example 2: G16 has very large queues, Algorithm 1 performs much better.", grade)
+    ]
 
 
 def _why_longer(points: Points, law: str) -> str:
@@ -137,7 +139,11 @@ def intensity(points: Points) -> list[Claim]:
         if worst == G16 and share[0] > share[-1]:
             return Grade(HOLDS, evidence)
         if worst == G16 or share[0] > share[-1]:
-            why = "it is not the worst at low load" if worst != G16 else "its lag is no larger at low load than at high"
+            why = (
+                "it is not the worst at low load"
+                if worst != G16
+                else "its lag is no larger at low load than at high"
+            )
             return Grade(IN_PART, evidence, why)
         return Grade(FAILS, evidence, "G16 does not lose ground at low load")
 
@@ -192,7 +198,9 @@ def consistent(points: Points, law: str) -> Grade:
     if min(worst, key=lambda p: worst[p]) == A1:
         return Grade(HOLDS, evidence)
     leader = min(worst, key=lambda p: worst[p])
-    verdict = IN_PART if min(usual, key=lambda p: usual[p]) == A1 or worst[A1] < sorted(worst.values())[-1] else FAILS
+    verdict = (
+        IN_PART if min(usual, key=lambda p: usual[p]) == A1 or worst[A1] < sorted(worst.values())[-1] else FAILS
+    )
     return Grade(verdict, evidence, f"{short(leader)} is never more than {number(worst[leader])} times the best")
 
 
@@ -205,7 +213,11 @@ def arrivals(dispersion: float | None, correlation: float | None) -> list[Claim]
     if bursty and tied:
         grade = Grade(HOLDS, evidence)
     elif bursty or tied:
-        grade = Grade(IN_PART, evidence, "the counts vary, but neighbours are not correlated" if bursty else "the counts hardly vary")
+        grade = Grade(
+            IN_PART,
+            evidence,
+            "the counts vary, but neighbours are not correlated" if bursty else "the counts hardly vary",
+        )
     else:
         grade = Grade(FAILS, evidence, "the counts are those of a Poisson process")
     statement = "The arrivals of the trace are variable and correlated, and do not really follow Poisson."
@@ -218,13 +230,17 @@ def google(points: Points) -> list[Claim]:
     found = regret(points, PAPER, points.laws[0])
     usual = {policy: typical(values) for policy, values in found.items()}
     first = sum(value <= 1.0 for value in found[A1])
-    evidence = "typical queue over the best of the three: " + ", ".join(f"{short(p)} {number(usual[p])}" for p in PAPER)
+    evidence = "typical queue over the best of the three: " + ", ".join(
+        f"{short(p)} {number(usual[p])}" for p in PAPER
+    )
     evidence += f"; Algorithm 1 is best at {first} of {len(lines[A1])} server counts"
     leader = min(usual, key=lambda policy: usual[policy])
     if leader == A1 and first == len(lines[A1]):
         best = Grade(HOLDS, evidence)
     elif leader == A1 or first:
-        best = Grade(IN_PART, evidence, f"{short(leader)} is best overall" if leader != A1 else "not at every count")
+        best = Grade(
+            IN_PART, evidence, f"{short(leader)} is best overall" if leader != A1 else "not at every count"
+        )
     else:
         best = Grade(FAILS, evidence, f"{short(leader)} is best overall, and Algorithm 1 at no server count")
     return [

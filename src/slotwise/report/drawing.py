@@ -18,6 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from numpy.typing import ArrayLike, NDArray
 
 from slotwise.report.palette import INK, RULE, SOFT, Style, style_of
 
@@ -90,12 +91,13 @@ def lines(
     log: bool = True,
     log_x: bool = False,
     ticks: Sequence[float] | None = None,
+    markers: bool = True,
     height: float = HEIGHT,
 ) -> str:
     """Means over a parameter, with confidence bands."""
     with panel(height) as (figure, axes):
         for one in series:
-            _line(axes, one, style_of(one.policy))
+            _line(axes, one, style_of(one.policy), markers)
         if log:
             _log_axis(axes, series)
         else:
@@ -113,7 +115,7 @@ def lines(
         return svg_of(figure, identity)
 
 
-def _line(axes: Axes, one: Series, style: Style) -> None:
+def _line(axes: Axes, one: Series, style: Style, markers: bool) -> None:
     x, mean = np.asarray(one.x, float), np.asarray(one.mean, float)
     if len(one.low):
         low = np.array([np.nan if value is None else value for value in one.low])
@@ -121,7 +123,7 @@ def _line(axes: Axes, one: Series, style: Style) -> None:
         axes.fill_between(x, np.maximum(low, 1e-9), high, color=style.colour, alpha=0.16, linewidth=0)
     width = 1.4 if style.marker else 1.1
     axes.plot(x, mean, color=style.colour, linestyle=style.line, linewidth=width)
-    if style.marker:
+    if style.marker and markers:
         grows = np.array(one.grows, bool) if len(one.grows) else np.zeros(len(x), bool)
         size = 7.5 if style.marker == "*" else 4.6
         for chosen, face in ((~grows, style.colour), (grows, "white")):
@@ -160,7 +162,7 @@ def plain_number(value: float, _: object = None) -> str:
 
 
 def curves(
-    parts: Sequence[tuple[str, Sequence[float], Sequence[float]]],
+    parts: Sequence[tuple[str, NDArray[np.float64], NDArray[np.float64]]],
     identity: str,
     *,
     x: str,
@@ -205,9 +207,7 @@ def dots(
         for at, (label, policy, mean, low, high) in enumerate(rows):
             style = style_of(policy)
             if low is not None and high is not None:
-                axes.plot(
-                    [max(low, 1e-9), high], [at, at], color=style.colour, linewidth=3, alpha=0.35, zorder=2
-                )
+                axes.plot([max(low, 1e-9), high], [at, at], color=style.colour, linewidth=3, alpha=0.35, zorder=2)
             axes.plot([mean], [at], marker=style.marker or "o", color=style.colour, markersize=5.5, zorder=3)
             axes.annotate(
                 label,
@@ -238,7 +238,14 @@ def dots(
 
 
 def bars_over_time(
-    edges: Sequence[float], values: Sequence[float], identity: str, *, x: str, y: str, mean: float | None = None
+    edges: ArrayLike,
+    values: ArrayLike,
+    identity: str,
+    *,
+    x: str,
+    y: str,
+    mean: float | None = None,
+    top: float | None = None,
 ) -> str:
     """Counts in windows of time, with their mean as a line."""
     with panel() as (figure, axes):
@@ -246,8 +253,8 @@ def bars_over_time(
         axes.stairs(np.asarray(values), np.asarray(edges), color=INK, linewidth=0.8)
         if mean is not None:
             axes.axhline(mean, color=INK, linestyle=(0, (4, 2)), linewidth=0.9)
-        axes.set_xlim(edges[0], edges[-1])
-        axes.set_ylim(bottom=0)
+        axes.set_xlim(np.min(edges), np.max(edges))
+        axes.set_ylim(0, 1.05 * (top if top is not None else float(np.max(values))))
         axes.yaxis.set_major_formatter(FuncFormatter(plain_number))
         axes.xaxis.set_major_locator(MaxNLocator(nbins=8, steps=[1, 2, 2.4, 3, 6, 10]))
         axes.set_xlabel(x, color=INK)
