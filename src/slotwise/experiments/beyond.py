@@ -11,6 +11,7 @@ from slotwise.experiments.settings import SHOWN, changed, table1
 from slotwise.experiments.showing import points_table
 from slotwise.experiments.sweep import Cell, sweep
 from slotwise.model import Scenario, load_scenario
+from slotwise.model.laws import Batch, BatchArrivals, Hyperexponential
 from slotwise.report.blocks import Block, Figure, Panel, Prose, Section
 from slotwise.report.drawing import curves, dots
 from slotwise.report.palette import label_of
@@ -25,12 +26,17 @@ KNOBS: dict[str, tuple[str, list[Any], Any]] = {
     "solver": ("the solver", ["hull", "enumerate", "approximate", "greedy", "greedy-fill"], "hull"),
 }
 """option of Algorithm 1: (what it is, values tried, default)"""
-BATCH = 'workload.arrivals={law="batch", rate=1, batches=[{probability=1, jobs={standard=2, high-memory=11, high-cpu=2}}]}'
-LAWS = {
-    "exponential service": [],
-    "hyper-exponential service, squared variation 4": ['workload.service={law="hyperexponential", scv=4}'],
-    "hyper-exponential service, squared variation 16": ['workload.service={law="hyperexponential", scv=16}'],
-    "batches of 15 jobs": [BATCH],
+MIX = {"standard": 2, "high-memory": 11, "high-cpu": 2}
+"""what one request brings under batch arrivals: the mix of Table 1"""
+LAWS: dict[str, dict[str, Any]] = {
+    "exponential service": {},
+    "hyper-exponential service, squared variation 4": {"service": Hyperexponential(law="hyperexponential", scv=4)},
+    "hyper-exponential service, squared variation 16": {
+        "service": Hyperexponential(law="hyperexponential", scv=16)
+    },
+    "batches of 15 jobs": {
+        "arrivals": BatchArrivals(law="batch", rate=1.0, batches=(Batch(probability=1.0, jobs=MIX),))
+    },
 }
 TRAP = "best-fit-trap"
 TRAP_EVENTS = 5
@@ -58,7 +64,7 @@ def _knobs(order: Order, start: float, end: float) -> list[Block]:
     for knob, (words, _, _) in KNOBS.items():
         rows = [(p.label, p.policy, p.mean, p.low, p.high) for p in points.where(law=knob).all]
         told = ", ".join(f"{label}: {number(mean)}" for label, _, mean, _, _ in rows)
-        panels.append(Panel(words, dots(rows, f"knob-{knob}", log=False), f"Mean queue by {words}: {told}."))
+        panels.append(Panel(words, dots(rows, f"knob-{knob}"), f"Mean queue by {words}: {told}."))
     spread = [p.mean for p in points.all]
     return [
         Prose(
@@ -76,10 +82,20 @@ def _knobs(order: Order, start: float, end: float) -> list[Block]:
     ]
 
 
+def _with_laws(laws: dict[str, Any]) -> Scenario:
+    """Table 1 on 20 servers under other laws; batches bring their own rates."""
+    base = table1(20, ZETA)
+    workload = base.workload.model_copy(update=laws)
+    types = base.types
+    if "arrivals" in laws:
+        types = tuple(job_type.model_copy(update={"rate": None}) for job_type in types)
+    return changed(base, workload=workload, types=types)
+
+
 def _laws(order: Order, start: float, end: float) -> list[Block]:
     cells = []
-    for n, (words, settings) in enumerate(LAWS.items()):
-        base = load_scenario("table1", [f"workload.intensity={ZETA}", *settings])
+    for n, (words, laws) in enumerate(LAWS.items()):
+        base = _with_laws(laws)
         cells += [
             Cell(
                 changed(base, run=order.scale.run(policy)),

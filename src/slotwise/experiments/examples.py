@@ -22,6 +22,8 @@ from slotwise.report.stepthrough import walk_of
 from slotwise.simulation.result import Result
 
 POLICIES = (*SHOWN, "g16-retention")
+NEAR = 480.0
+"""how long the stretch is in which the sawtooth is shown tooth by tooth, in mean service times"""
 
 
 def _run(name: str, order: Order) -> tuple[Points, dict[str, Result]]:
@@ -65,6 +67,7 @@ def series_frame(results: dict[str, Result]) -> pl.DataFrame:
 def _example1(order: Order) -> Section:
     points, results = _run("example1", order)
     points = Points(tuple(_with_swings(p, r) for p, r in zip(points.all, results.values(), strict=True)))
+    near = _near(order)
     m14, ours = results["m14"].runs[0].series, results["algorithm1"].runs[0].series
     panels = [
         Panel(
@@ -74,8 +77,11 @@ def _example1(order: Order) -> Section:
         ),
         Panel(
             "the sawtooth of Algorithm 1, nearer",
-            curves(_window(ours), "ex1-saw", x="time"),
-            f"Waiting jobs under Algorithm 1 rise and fall like a sawtooth around {ours[:, 1].mean():.0f}.",
+            curves(
+                [("algorithm1", near[:, 0], near[:, 1])], "ex1-saw", x="time", shade=(near[:, 0], near[:, 3] > 0)
+            ),
+            f"Waiting jobs under Algorithm 1 rise and fall like a sawtooth around {ours[:, 1].mean():.0f};"
+            " the queue falls after each stall.",
         ),
     ]
     blocks: list[Block] = [
@@ -89,7 +95,8 @@ def _example1(order: Order) -> Section:
         Figure(
             "example1-series",
             "Example 1: total queue over time",
-            "The first of the runs, sampled at about 1,000 moments. Each fall of the sawtooth follows a reset to slots for six small jobs.",
+            "Left: the first of the runs, sampled at about 1,000 moments. Right: a short run from empty queues, sampled at every"
+            " arrival or so; a vertical line is a stall, after which the server starts anew with other slots.",
             panels,
             series_frame(results),
             ["algorithm1", "m14"],
@@ -100,10 +107,20 @@ def _example1(order: Order) -> Section:
     return Section("example1", "Example 1: where waiting for an empty server is fatal", blocks)
 
 
-def _window(series: NDArray[np.float64]) -> list[tuple[str, NDArray[np.float64], NDArray[np.float64]]]:
-    """A stretch of about a quarter of the run's start, where single teeth can be seen."""
-    part = series[: max(2, len(series) // 4)]
-    return [("algorithm1", part[:, 0], part[:, 1])]
+def _near(order: Order) -> NDArray[np.float64]:
+    """A short run, sampled finely enough that single teeth can be seen."""
+    base = load_scenario("example1")
+    cell = Cell(
+        changed(base, run=order.scale.run("algorithm1", until=NEAR, warmup=0.0, replications=1)), "algorithm1"
+    )
+    series = sweep([cell], workers=1)[0].runs[0].series
+    return series[series[:, 0] <= NEAR]
+
+
+def _stalls(series: NDArray[np.float64]) -> list[float]:
+    """When the server was first seen stalled, each time."""
+    stalled = series[:, 3] > 0
+    return [float(t) for t in series[1:, 0][stalled[1:] & ~stalled[:-1]]]
 
 
 def _example2(order: Order) -> Section:

@@ -53,6 +53,11 @@ class Point:
             more=more,
         )
 
+    @property
+    def shown_low(self) -> float | None:
+        """Where a band begins in a figure: no lower than the smallest run, as Student's interval may reach below 0."""
+        return max(self.low, min(self.runs)) if self.low is not None and self.runs else self.low
+
     def row(self) -> dict[str, Any]:
         """For the data files."""
         return {
@@ -119,7 +124,7 @@ class Points:
                 policy,
                 [p.x for p in line],
                 [p.mean for p in line],
-                [p.low for p in line],
+                [p.shown_low for p in line],
                 [p.high for p in line],
                 [not p.stable for p in line],
             )

@@ -75,14 +75,17 @@ def reproduce(
 
 def page_of(sections: Sequence[Section], scale: Scale, quick: bool) -> Page:
     """The report on these sections."""
-    lead = [
+    what = (
         "Jobs that must not be interrupted, on servers that hold only certain mixes of them: this page runs the evaluation"
         " of Psychas and Ghaderi, On Non-Preemptive VM Scheduling in the Cloud (section 7), anew and tests what the paper"
-        " says of it, claim by claim.",
+        " says of it, claim by claim."
+    )
+    how = (
         "M14 and G16 are reconstructions from their descriptions. Best-fit is what many would run today; the dotted line is"
         " the least mean queue that any policy could have which does not know how long jobs take. The paper's own"
-        " figures are not available as numbers, so shapes and orders are compared, not values.",
-    ]
+        " figures are not available as numbers, so shapes and orders are compared, not values."
+    )
+    lead = [what, how]
     if quick:
         lead.append("This is a quick look with short runs: verdicts may differ from those at full size.")
     facts = [

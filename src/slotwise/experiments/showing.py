@@ -70,7 +70,9 @@ def in_words(points: Points, law: str) -> str:
     return "; ".join(parts) + "."
 
 
-def wait_figure(name: str, title: str, caption: str, points: Points, *, x: str) -> Figure:
+def wait_figure(
+    name: str, title: str, caption: str, points: Points, *, x: str, unit: str = "mean service times"
+) -> Figure:
     """The 95th and 99th percentile of the wait over x, under the first law."""
     law = points.laws[0]
     panels = []
@@ -79,7 +81,7 @@ def wait_figure(name: str, title: str, caption: str, points: Points, *, x: str) 
         panels.append(
             Panel(
                 words,
-                lines(other.series(law, bound=False), f"{name}-{key}", x=x, y="wait (mean service times)"),
+                lines(other.series(law, bound=False), f"{name}-{key}", x=x, y=f"wait ({unit})"),
                 f"The time below which {words.split()[0]} {words.split()[1]} of the jobs wait, against {x}. "
                 + in_words(other, law),
             )

@@ -7,8 +7,10 @@ from slotwise.experiments.grading import (
     HOLDS,
     IN_PART,
     MUCH,
+    NOTABLE,
     TREND,
     Grade,
+    Line,
     about_as_good,
     bounded,
     clearly_below,
@@ -147,9 +149,6 @@ def intensity(points: Points) -> list[Claim]:
             return Grade(IN_PART, evidence, why)
         return Grade(FAILS, evidence, "G16 does not lose ground at low load")
 
-    def both_stable(law: str) -> Grade:
-        return bounded([points.line(A1, law)[-1]]) if G16 not in points.policies else _both(points, law)
-
     return [
         _claim(
             "intensity-bounded",
@@ -164,7 +163,7 @@ def intensity(points: Points) -> list[Claim]:
         _claim(
             "intensity-stable",
             "G16 and Algorithm 1 are still stable at the highest load.",
-            over_laws(points, both_stable),
+            over_laws(points, lambda law: _both(points, law)),
         ),
         _claim("intensity-g16", "G16 deteriorates at lower traffic.", over_laws(points, g16_low)),
         _claim(
@@ -258,14 +257,14 @@ def google(points: Points) -> list[Claim]:
     ]
 
 
-def _worsens(theirs: tuple, ours: tuple, *, upwards: bool) -> Grade:  # type: ignore[type-arg]
+def _worsens(theirs: Line, ours: Line, *, upwards: bool) -> Grade:
     """The queue grows with x (or against it) by itself and against Algorithm 1's; in part where only one of both."""
     share = ratios(theirs, ours)
     near, far = (theirs[0], theirs[-1]) if upwards else (theirs[-1], theirs[0])
     name = short(near.policy)
     sign = 1 if upwards else -1
     alone = clearly_below(near, far) and sign * rank_trend([point.mean for point in theirs]) >= TREND
-    relative = sign * rank_trend(share) >= TREND and (share[-1] if upwards else share[0]) > 1
+    relative = sign * rank_trend(share) >= TREND and (share[-1] if upwards else share[0]) > NOTABLE
     at, end = (share[0], share[-1]) if upwards else (share[-1], share[0])
     evidence = f"{name} {number(near.mean)} at {near.x:g} servers, {number(far.mean)} at {far.x:g}"
     evidence += f"; over Algorithm 1's it is {number(at)} and {number(end)}"

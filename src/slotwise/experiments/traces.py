@@ -178,9 +178,10 @@ def _google(order: Order) -> Section:
         wait_figure(
             "google-wait",
             "Waits on the trace",
-            "In seconds; zero waits are drawn at 0.01.",
+            "Zero waits are drawn at 0.01.",
             points,
             x="number of servers",
+            unit="seconds",
         ),
         points_table(
             "google-rounding",

@@ -20,10 +20,12 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from numpy.typing import ArrayLike, NDArray
 
-from slotwise.report.palette import INK, RULE, SOFT, Style, style_of
+from slotwise.report.palette import INK, RULE, SOFT, VERMILION, Style, style_of
 
 WIDTH, HEIGHT = 4.7, 3.15
 """inches; a panel's width of 4.7 inches shown on 330 points keeps its labels above 6 points"""
+FAR = 8.0
+"""means that are this many times apart are shown on a logarithmic scale"""
 _RC = {
     "font.family": "DejaVu Sans",
     "font.size": 10.5,
@@ -32,6 +34,8 @@ _RC = {
     "svg.hashsalt": "slotwise",
     "axes.unicode_minus": True,
 }
+
+_DIGITS = re.compile(r"-?\d+\.\d{3,}")
 
 
 @dataclass(frozen=True)
@@ -77,8 +81,8 @@ def svg_of(figure: Figure, identity: str) -> str:
     text = re.sub(r"url\(#([^)]+)\)", rf"url(#{identity}-\1)", text)
     text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
     text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
-    # ten-thousandths of a point are nothing but bytes
-    text = re.sub(r"-?\d+\.\d{3,}", lambda match: f"{float(match[0]):.2f}", text)
+    # ten-thousandths of a point are nothing but bytes (in outlines; the scale of a glyph needs its digits)
+    text = re.sub(r' d="[^"]*"', lambda path: _DIGITS.sub(lambda n: f"{float(n[0]):.2f}", path[0]), text)
     return text.strip().replace("<svg", '<svg aria-hidden="true" focusable="false"', 1)
 
 
@@ -167,12 +171,13 @@ def curves(
     *,
     x: str,
     y: str = "waiting jobs",
-    steps: bool = False,
-    log: bool = False,
+    marks: Sequence[float] = (),
     height: float = HEIGHT,
 ) -> str:
-    """Time series of policies: (policy, time, value)."""
+    """Time series of policies: (policy, time, value); a vertical line at each of the `marks`."""
     with panel(height) as (figure, axes):
+        for moment in marks:
+            axes.axvline(moment, color=VERMILION, linewidth=1.2, alpha=0.55)
         for policy, time, value in parts:
             style = style_of(policy)
             axes.plot(
@@ -181,11 +186,8 @@ def curves(
                 color=style.colour,
                 linewidth=1.1,
                 linestyle=style.line,
-                drawstyle="steps-post" if steps else "default",
             )
         axes.set_xlim(left=0, right=max((max(time) for _, time, _ in parts), default=1))
-        if log:
-            axes.set_yscale("symlog", linthresh=1)
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_formatter(FuncFormatter(plain_number))
         axes.xaxis.set_major_formatter(FuncFormatter(plain_number))
@@ -200,9 +202,15 @@ def dots(
     identity: str,
     *,
     x: str = "mean queue size (jobs)",
-    log: bool = True,
+    log: bool | None = None,
 ) -> str:
-    """A row for each (label, policy, mean, low, high): a dot with its interval; labels stand above their row."""
+    """A row for each (label, policy, mean, low, high): a dot with its interval; labels stand above their row.
+
+    The scale is logarithmic where the means are far apart, or as `log` says.
+    """
+    shown = [row[2] for row in rows if row[2] > 0]
+    tops = [*shown, *(row[4] for row in rows if row[4] is not None)]
+    log = bool(shown) and (max(shown) > FAR * min(shown) if log is None else log)
     with panel(0.75 + 0.4 * len(rows)) as (figure, axes):
         for at, (label, policy, mean, low, high) in enumerate(rows):
             style = style_of(policy)
@@ -222,10 +230,9 @@ def dots(
         axes.set_ylim(len(rows) - 0.55, -0.9)
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
-        shown = [row[2] for row in rows if row[2] > 0]
-        if log and shown:
+        if log:
             axes.set_xscale("log")
-            axes.set_xlim(min(shown) / 2.2, max([*shown, *(row[4] for row in rows if row[4] is not None)]) * 1.6)
+            axes.set_xlim(min(shown) / 2.2, max(tops) * 1.6)
             axes.xaxis.set_major_locator(LogLocator(numticks=7))
             axes.xaxis.set_minor_formatter(NullFormatter())
         else:

@@ -38,4 +38,5 @@ def with_band(mean: float | None, low: float | None, high: float | None) -> str:
     """12.3 ± 0.4"""
     if mean is None or low is None or high is None:
         return number(mean)
-    return f"{number(mean)} ± {number((high - low) / 2)}"
+    half = (high - low) / 2
+    return f"{number(mean)} ± {number(half) if half >= 100 or half == 0 else f'{half:.2g}'}"
