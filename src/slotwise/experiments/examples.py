@@ -77,9 +77,7 @@ def _example1(order: Order) -> Section:
         ),
         Panel(
             "the sawtooth of Algorithm 1, nearer",
-            curves(
-                [("algorithm1", near[:, 0], near[:, 1])], "ex1-saw", x="time", shade=(near[:, 0], near[:, 3] > 0)
-            ),
+            curves([("algorithm1", near[:, 0], near[:, 1])], "ex1-saw", x="time", marks=_stalls(near)),
             f"Waiting jobs under Algorithm 1 rise and fall like a sawtooth around {ours[:, 1].mean():.0f};"
             " the queue falls after each stall.",
         ),
@@ -95,7 +93,7 @@ def _example1(order: Order) -> Section:
         Figure(
             "example1-series",
             "Example 1: total queue over time",
-            "Left: the first of the runs, sampled at about 1,000 moments. Right: a short run from empty queues, sampled at every"
+            "First: one of the runs, sampled at about 1,000 moments. Second: a short run from empty queues, sampled at every"
             " arrival or so; a vertical line is a stall, after which the server starts anew with other slots.",
             panels,
             series_frame(results),
@@ -141,7 +139,7 @@ def _example2(order: Order) -> Section:
         Figure(
             "example2-series",
             "Example 2: total queue over time, and its mean",
-            "Left: the first of the runs over the same span of time. Right: the mean over the runs with its 95 % interval, on a logarithmic scale.",
+            "First: the first of the runs over the same span of time. Right: the mean over the runs with its 95 % interval, on a logarithmic scale.",
             [
                 Panel(
                     "over time",

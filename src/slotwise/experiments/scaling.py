@@ -55,6 +55,8 @@ def _equal_time(cells: list[Cell], points: Points, order: Order, name: str) -> T
         scenario = changed(cell.scenario, run=order.scale.run("g16", until=until))
         again.append(Cell(scenario, "g16", cell.options, cell.law, cell.x, jobs=cell.jobs))
     timed = Points.of(again, sweep(again, order.share(name, 0.97, 1.0), order.workers))
+    events = order.scale.events
+    twice = 2 * events
     rows = []
     for point in timed.all:
         other = next(p for p in points.line("g16", point.law) if p.x == point.x)
@@ -75,7 +77,8 @@ def _equal_time(cells: list[Cell], points: Points, order: Order, name: str) -> T
     return Table(
         f"{name}-equal-time",
         f"{label_of('g16')}: equal events and equal time",
-        "Sampling ticks count as events, so 400,000 events of G16 are not the time that 200,000 events of the others are."
+        f"Sampling ticks count as events, so {twice:,} events of G16 are not the time that {events:,} events of the others"
+        " are."
         " Mean queue under Poisson arrivals.",
         frame,
         [

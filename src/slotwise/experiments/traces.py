@@ -76,7 +76,7 @@ def _arrivals(order: Order) -> Section:
         Figure(
             "arrivals-counts",
             "Arrivals per 20 minutes",
-            "The dashed line is the mean. Right: counts of a Poisson process of the same rate, for comparison.",
+            "The dashed line is the mean. Second: counts of a Poisson process of the same rate.",
             [
                 Panel(
                     "the trace",
