@@ -70,7 +70,7 @@ def summary(found: Reproduction) -> Group:
     counts = [(verdict, sum(claim.verdict is verdict for claim in found.claims)) for verdict in Verdict]
     tally = ", ".join(f"{count} {verdict}" for verdict, count in counts if count)
     return Group(
-        table, Text(f"{len(found.claims)} claims: {tally}; {sum(found.seconds.values()):.0f} s", style="bold")
+        table, Text(f"{tally} of {len(found.claims)} claims; {sum(found.seconds.values()):.0f} s", style="bold")
     )
 
 

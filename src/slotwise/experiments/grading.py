@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import spearmanr
 
 from slotwise.experiments.points import Point, Points
 from slotwise.report.claims import Verdict
@@ -33,7 +32,7 @@ ROBUST = 2.0
 NOTABLE = 1.1
 """falls behind: the ratio to the other's queue ends above this"""
 TREND = 0.5
-"""rank correlation (Spearman) from which something rises or falls with x"""
+"""rank correlation (Kendall) from which something rises or falls with x"""
 
 
 @dataclass(frozen=True)
@@ -61,11 +60,9 @@ def clearly_below(one: Point, other: Point) -> bool:
 
 
 def rank_trend(values: Sequence[float]) -> float:
-    """Spearman's correlation with the order of the values; 0 where it is undefined."""
-    if len(values) < 3:
-        return float(np.sign(values[-1] - values[0])) if len(values) == 2 else 0.0
-    found = float(spearmanr(range(len(values)), values).statistic)
-    return 0.0 if math.isnan(found) else found
+    """Kendall's tau with the order of the values: 1 where each is above all before it, -1 where below."""
+    pairs = [np.sign(b - a) for a, b in itertools.combinations(values, 2)]
+    return float(np.mean(pairs)) if pairs else 0.0
 
 
 def ratios(one: Line, other: Line) -> list[float]:

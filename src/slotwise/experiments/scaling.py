@@ -83,8 +83,8 @@ def _equal_time(cells: list[Cell], points: Points, order: Order, name: str) -> T
         frame,
         [
             "servers" if name == "servers" else "intensity",
-            "400,000 events",
-            "the time of 200,000 events of the others",
+            f"{twice:,} events",
+            f"the time of {events:,} events of the others",
         ],
         rows,
     )

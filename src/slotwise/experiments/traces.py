@@ -110,17 +110,17 @@ def _counts_frame(counts: NDArray[np.int64]) -> pl.DataFrame:
     return pl.DataFrame({"start_hours": hours, "arrivals": counts})
 
 
-def scenario_of(servers: int, name: str, order: Order) -> Scenario:
+def scenario_of(servers: int, trace: Trace, order: Order) -> Scenario:
     """Unit servers, one resource: the larger of CPU and memory, rounded up to a power of two."""
     return Scenario(
         name="google",
         cluster=Cluster(resources=("size",), servers=(ServerClass(name="unit", count=servers, capacity=(1,)),)),
-        workload=Workload(trace=name),
-        run=order.scale.run("", jobs=order.scale.trace_jobs, replications=order.scale.trace_replications),
+        workload=Workload(trace=trace.name),
+        run=order.scale.run("", jobs=len(trace), replications=order.scale.trace_replications),
     )
 
 
-def srpt_bound(trace: Trace, jobs: Jobs, servers: int, warmup: float) -> Bound:
+def srpt_bound(trace: Trace, servers: int, warmup: float) -> Bound:
     """Bound (c) over the measured part, by what jobs really ask for: the larger of CPU and memory."""
     arrival = trace.arrival - trace.arrival[0]
     start = float(arrival[int(warmup * len(arrival))])
@@ -138,20 +138,20 @@ def offered_load(jobs: Jobs) -> float:
 def _google(order: Order) -> Section:
     order.progress("google", 0.0)
     trace, words = window_of(order)
-    first = scenario_of(1, trace.name, order)
+    first = scenario_of(1, trace, order)
     jobs = jobs_of_trace(trace, first.cluster, first.workload.typing)
     load = offered_load(jobs)
     counts = [round(factor * load) for factor in order.scale.thinned(FACTORS)]
     cells = []
     for servers in counts:
-        scenario = scenario_of(servers, trace.name, order)
-        bound = srpt_bound(trace, jobs, servers, float(scenario.run.warmup))
+        scenario = scenario_of(servers, trace, order)
+        bound = srpt_bound(trace, servers, float(scenario.run.warmup))
         cells += [
             Cell(scenario, policy, OPTIONS.get(policy, {}), "", float(servers), jobs=jobs, bound=bound)
             for policy in SHOWN
         ]
     typed = [
-        Cell(scenario_of(n, trace.name, order), "best-fit", {"pack_by": "type"}, "", float(n), jobs=jobs)
+        Cell(scenario_of(n, trace, order), "best-fit", {"pack_by": "type"}, "", float(n), jobs=jobs)
         for n in (counts[0], counts[-1])
     ]
     results = sweep([*cells, *typed], order.share("google", 0.03, 1.0), order.workers)

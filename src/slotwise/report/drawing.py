@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 
 import matplotlib
 import numpy as np
@@ -35,6 +36,7 @@ _RC = {
     "axes.unicode_minus": True,
 }
 
+_PLACE = "key-of-a-policy"
 _DIGITS = re.compile(r"-?\d+\.\d{3,}")
 
 
@@ -269,8 +271,13 @@ def bars_over_time(
         return svg_of(figure, identity)
 
 
-def key_mark(policy: str) -> str:
-    """The small picture of a policy for the legend of the page."""
+def key_mark(policy: str, identity: str) -> str:
+    """The small picture of a policy for a legend of the page."""
+    return _mark(policy).replace(_PLACE, identity)
+
+
+@lru_cache(maxsize=64)
+def _mark(policy: str) -> str:
     style = style_of(policy)
     with matplotlib.rc_context(_RC):
         figure = Figure(figsize=(0.46, 0.2), facecolor="none")
@@ -281,4 +288,4 @@ def key_mark(policy: str) -> str:
         if style.marker:
             size = 8 if style.marker == "*" else 5.5
             axes.plot([0.5], [0.5], marker=style.marker, color=style.colour, markersize=size)
-        return svg_of(figure, "key-" + re.sub(r"\W+", "-", policy))
+        return svg_of(figure, _PLACE)

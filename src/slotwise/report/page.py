@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
-from typing import Any
 
 import jinja2
 import polars as pl
@@ -46,7 +46,9 @@ def render(page: Page, manifest: Manifest) -> str:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {"cell": cell, "label": label_of, "key": lambda policy: Markup(key_mark(policy))}
+    numbers = itertools.count(1)
+    environment.filters |= {"cell": cell, "label": label_of}
+    environment.filters["key"] = lambda policy: Markup(key_mark(policy, f"key{next(numbers)}"))
     tally = {verdict: sum(claim.verdict is verdict for claim in page.claims) for verdict in Verdict}
     return environment.get_template("page.html.j2").render(
         page=page,
@@ -66,8 +68,3 @@ def _write_data(frame: pl.DataFrame, base: Path) -> None:
     )
     flat.write_csv(base.with_name(base.name + ".csv"))
     frame.write_parquet(base.with_name(base.name + ".parquet"), statistics=False)
-
-
-def as_rows(frame: pl.DataFrame) -> list[tuple[Any, ...]]:
-    """The rows of a frame, for a table that shows its data as they are."""
-    return frame.rows()
