@@ -22,6 +22,7 @@ from slotwise.report.blocks import Figure, Section
 from slotwise.simulation.simulate import simulate
 from slotwise.workloads.generators import google_like
 from slotwise.workloads.tracejobs import jobs_of_trace
+from slotwise.workloads.traces import tools
 
 SMALL = Scale(events=1500, replications=1, trace_jobs=1500, trace_replications=1, settings=2)
 
@@ -81,11 +82,11 @@ def test_each_experiment_in_small(name: str) -> None:
 
 
 def test_google_bound_is_below_every_policy() -> None:
-    trace = google_like(4000, 2)
+    trace = tools.scale(google_like(4000, 2), 50.0)
     order = Order(SMALL)
     scenario = scenario_of(1, trace, order)
     jobs = jobs_of_trace(trace, scenario.cluster, scenario.workload.typing)
-    servers = round(0.1 * offered_load(jobs))
+    servers = round(0.5 * offered_load(jobs))
     bound = srpt_bound(trace, servers, 0.25)
     assert bound.mean_queue > 0
     cells = [Cell(scenario_of(servers, trace, order), policy, jobs=jobs) for policy in SHOWN]

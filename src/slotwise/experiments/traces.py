@@ -143,9 +143,11 @@ def _google(order: Order) -> Section:
     load = offered_load(jobs)
     counts = [round(factor * load) for factor in order.scale.thinned(FACTORS)]
     cells = []
+    bound = None
     for servers in counts:
         scenario = scenario_of(servers, trace, order)
-        bound = srpt_bound(trace, servers, float(scenario.run.warmup))
+        if bound is None or bound.mean_queue > 0:  # with more servers it can only be less
+            bound = srpt_bound(trace, servers, float(scenario.run.warmup))
         cells += [
             Cell(scenario, policy, OPTIONS.get(policy, {}), "", float(servers), jobs=jobs, bound=bound)
             for policy in SHOWN
@@ -171,7 +173,8 @@ def _google(order: Order) -> Section:
         lines_figure(
             "google-queue",
             "Mean queue size on the trace",
-            "Logarithmic scale; the lower bound (shortest remaining time first, by real sizes) is shown where it is above 0.",
+            "Logarithmic scale. The lower bound (shortest remaining time first, by real sizes) "
+            + ("is drawn where it is above 0." if points.has_bound else "is 0 for all these server counts."),
             points,
             x="number of servers",
         ),

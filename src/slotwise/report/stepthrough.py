@@ -26,7 +26,7 @@ COLOURS = {"large": ORANGE, "small": BLUE}
 RATES = {"large": 0.5 * SERVERS * 0.89, "small": 4 * SERVERS * 0.89}
 BETA = 0.7
 FRAMES = 24
-LONGEST = 4000
+LONGEST = 1500
 
 
 @dataclass(frozen=True)
