@@ -15,6 +15,8 @@ from slotwise.errors import InputError, SlotwiseError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "simulate": ("slotwise.cli.simulate", "simulate"),
+    "compare": ("slotwise.cli.compare", "compare"),
+    "reproduce": ("slotwise.cli.reproduce", "reproduce"),
     "capacity": ("slotwise.cli.capacity", "capacity"),
     "plan": ("slotwise.cli.plan", "plan"),
     "tradeoff": ("slotwise.cli.tradeoff", "tradeoff"),
