@@ -124,7 +124,7 @@ def _laws(order: Order, start: float, end: float) -> list[Block]:
         Figure(
             "laws",
             "Other service and arrival laws: mean queue size",
-            "Table 1 on 20 servers. Logarithmic scales; bars are 95 % intervals.",
+            "Table 1 on 20 servers. Bars are 95 % intervals; scales are logarithmic where the means are far apart.",
             panels,
             points.frame(),
             points.legend(),

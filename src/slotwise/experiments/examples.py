@@ -139,7 +139,7 @@ def _example2(order: Order) -> Section:
         Figure(
             "example2-series",
             "Example 2: total queue over time, and its mean",
-            "First: the first of the runs over the same span of time. Right: the mean over the runs with its 95 % interval, on a logarithmic scale.",
+            "First: one of the runs over the same span of time. Second: the mean over the runs with its 95 % interval, on a logarithmic scale.",
             [
                 Panel(
                     "over time",

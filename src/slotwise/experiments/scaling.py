@@ -23,7 +23,7 @@ COUNTS = [20, 40, 60, 80, 100, 120, 140, 160, 180, 200]
 INTENSITIES = [0.80, 0.82, 0.84, 0.86, 0.88, 0.90, 0.92, 0.94, 0.95]
 ZETA = 0.89
 BANDS = (
-    "Logarithmic scale. Bands are 95 % intervals, cut at the smallest run; a mean of 0 is not drawn. The bound is on the"
+    "Logarithmic scale. Bands are 95 % intervals, cut at the smallest run; means below 0.0005 are not drawn. The bound is on the"
     " long-run mean: runs of this length may lie below it where queues are rare."
 )
 LOAD_B = 0.98

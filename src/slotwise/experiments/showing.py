@@ -26,8 +26,9 @@ def points_table(name: str, title: str, points: Points, caption: str = STANDING)
         )
         for point in points.all
     ]
-    if points.has_bound:
-        bound = next(p.bound for p in points.all if p.bound > 0)
+    bounds = {point.bound for point in points.all}
+    if points.has_bound and len(bounds) == 1:  # one setting, so one bound for all its rows
+        bound = bounds.pop()
         caption = (
             f"No policy that does not know service times can have a mean queue below {number(bound)}. {caption}"
         )

@@ -31,6 +31,8 @@ from slotwise.workloads.traces.summary import TWENTY_MINUTES, burstiness, counts
 FACTORS = [0.95, 1.0, 1.05, 1.1, 1.15, 1.2, 1.25, 1.3, 1.4, 1.5]
 """servers over the offered load"""
 OPTIONS = {"algorithm1": {"z": 0.002, "stall_cap": 0.015}}
+NO_CHANCE = frozenset({"best-fit"})
+"""policies without random choices of their own: on a given trace one run is as good as three"""
 FORMAT = "google2011"
 HOUR = 3600.0
 
@@ -110,13 +112,14 @@ def _counts_frame(counts: NDArray[np.int64]) -> pl.DataFrame:
     return pl.DataFrame({"start_hours": hours, "arrivals": counts})
 
 
-def scenario_of(servers: int, trace: Trace, order: Order) -> Scenario:
+def scenario_of(servers: int, trace: Trace, order: Order, policy: str = "") -> Scenario:
     """Unit servers, one resource: the larger of CPU and memory, rounded up to a power of two."""
+    runs = 1 if policy in NO_CHANCE else order.scale.trace_replications
     return Scenario(
         name="google",
         cluster=Cluster(resources=("size",), servers=(ServerClass(name="unit", count=servers, capacity=(1,)),)),
         workload=Workload(trace=trace.name),
-        run=order.scale.run("", jobs=len(trace), replications=order.scale.trace_replications),
+        run=order.scale.run(policy, jobs=len(trace), replications=runs),
     )
 
 
@@ -149,20 +152,28 @@ def _google(order: Order) -> Section:
         if bound is None or bound.mean_queue > 0:  # with more servers it can only be less
             bound = srpt_bound(trace, servers, float(scenario.run.warmup))
         cells += [
-            Cell(scenario, policy, OPTIONS.get(policy, {}), "", float(servers), jobs=jobs, bound=bound)
+            Cell(
+                scenario_of(servers, trace, order, policy),
+                policy,
+                OPTIONS.get(policy, {}),
+                "",
+                float(servers),
+                jobs=jobs,
+                bound=bound,
+            )
             for policy in SHOWN
         ]
     typed = [
-        Cell(scenario_of(n, trace, order), "best-fit", {"pack_by": "type"}, "", float(n), jobs=jobs)
+        Cell(scenario_of(n, trace, order, "best-fit"), "best-fit", {"pack_by": "type"}, "", float(n), jobs=jobs)
         for n in (counts[0], counts[-1])
     ]
     results = sweep([*cells, *typed], order.share("google", 0.03, 1.0), order.workers)
-    points = Points.of(cells, results[: len(cells)])
+    points = _certain(Points.of(cells, results[: len(cells)]))
     blocks: list[Block] = [
         Prose(
             f"Workload: {words}. Sizes are the larger of CPU and memory, rounded up to a power of two; so rounded they keep"
             f" {load:,.0f} unit servers busy, and the cluster has {counts[0]:,} to {counts[-1]:,} of them."
-            f" {order.scale.trace_replications} runs differ only in the policies' own random choices."
+            f" {order.scale.trace_replications} runs differ only in the policies' own random choices; best-fit makes none, so it is run once."
         ),
         Prose(
             "Best-fit packs what a job really asks for, as anything built today would, and not the rounded size of its"
@@ -196,13 +207,20 @@ def _google(order: Order) -> Section:
     return Section("google", "The Google trace", blocks)
 
 
+def _certain(points: Points) -> Points:
+    """Without intervals for policies that one run says all about."""
+    return Points(tuple(replace(p, low=None, high=None) if p.policy in NO_CHANCE else p for p in points.all))
+
+
 def _rounding(points: Points, typed: list[Cell], results: list[Result]) -> Points:
     shown = []
     for cell, result in zip(typed, results, strict=True):
         real = next(point for point in points.line("best-fit") if point.x == cell.x)
         shown += [
             replace(real, label=f"best-fit, real sizes, {cell.x:g} servers"),
-            replace(Point.of(cell, result), label=f"best-fit, rounded sizes, {cell.x:g} servers"),
+            replace(
+                Point.of(cell, result), low=None, high=None, label=f"best-fit, rounded sizes, {cell.x:g} servers"
+            ),
         ]
     return Points(tuple(shown))
 

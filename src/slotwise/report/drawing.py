@@ -25,6 +25,8 @@ from slotwise.report.palette import INK, RULE, SOFT, VERMILION, Style, style_of
 
 WIDTH, HEIGHT = 4.7, 3.15
 """inches; a panel's width of 4.7 inches shown on 330 points keeps its labels above 6 points"""
+FLOOR = 5e-4
+"""logarithmic axes of queues and waits begin no lower: a queue of less than a thousandth of a job is none"""
 FAR = 8.0
 """means that are this many times apart are shown on a logarithmic scale"""
 _RC = {
@@ -150,7 +152,7 @@ def _log_axis(axes: Axes, series: Sequence[Series]) -> None:
     tops = [v for one in series for v in one.high if v is not None and v > 0]
     axes.set_yscale("log")
     if shown:
-        axes.set_ylim(min(shown) / 1.8, max([*shown, *tops]) * 1.5)
+        axes.set_ylim(max(FLOOR, min(shown) / 1.8), max([*shown, *tops]) * 1.5)
     axes.yaxis.set_major_locator(LogLocator(numticks=8))
     axes.yaxis.set_minor_locator(LogLocator(subs=(2.0, 5.0), numticks=8))
     axes.yaxis.set_major_formatter(FuncFormatter(plain_number))
