@@ -221,7 +221,7 @@ def simulate(
     """One replication of so many events, the first share `warmup` of which is not measured."""
     seed = child(SeedSequence(scenario.run.seed), replication)
     source, timeline = jobs.open(child(seed, WORKLOAD)), ServerEvents(scenario.cluster, child(seed, SERVERS))
-    there = {number: c for number, c in enumerate(timeline.initial)}
+    there = dict(enumerate(timeline.initial))
     R = len(scenario.cluster.resources)
     f = Figures(len(jobs.types), waiting=[0] * len(jobs.types))
     arrival: dict[int, float] = {}
