@@ -48,7 +48,7 @@ def run() -> list[dict[str, Any]]:
 
     _, seconds = timed(lambda: region_of(load_scenario("table1")))
     row("capacity: table1", seconds, "3 types, 3 resources, 1 class")
-    for parts in (4, 8, 20):
+    for parts in (4, 8, 12, 20, 30):
         rho, spaces = cluster(100, parts)
         region, seconds = timed(lambda rho=rho, spaces=spaces: intensity(rho, spaces, COUNTS))
         proven = float(verify_witness(rho, spaces, COUNTS, region.witness))

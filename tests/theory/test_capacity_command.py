@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 import typer
 from rich.console import Console
@@ -11,9 +12,10 @@ from typer.testing import CliRunner
 
 from slotwise.cli.capacity import capacity
 from slotwise.errors import InputError
-from slotwise.model import load_scenario, parse_scenario
+from slotwise.model import Scenario, load_scenario, parse_scenario
 from slotwise.theory.capacity import Capacity, assess
 from slotwise.theory.rendering import render
+from slotwise.workloads.tracejobs import jobs_from_trace
 
 APP = typer.Typer()
 APP.command()(capacity)
@@ -88,12 +90,43 @@ def test_the_page_fits_and_says_it_in_words(width: int) -> None:
     assert "every policy impossible" in outside
 
 
-def test_traces_are_refused_in_one_line() -> None:
-    scenario = parse_scenario(
+def trace_scenario(count: int, trace: str = "google-like") -> Scenario:
+    return parse_scenario(
         {
-            "cluster": {"resources": ["cpu"], "servers": [{"name": "s", "count": 2, "capacity": [4]}]},
-            "workload": {"trace": "jobs.parquet"},
+            "cluster": {"resources": ["cpu", "memory"], "servers": [{"name": "s", "count": count, "capacity": [1, 1]}]},
+            "workload": {"trace": trace},
+            "run": {"jobs": 4000},
         }
     )
-    with pytest.raises(InputError, match=r"workload\.trace: a trace has no rates"):
-        assess(scenario)
+
+
+def test_the_load_of_a_trace_is_measured() -> None:
+    scenario = trace_scenario(1000)
+    found = assess(scenario)
+    jobs = jobs_from_trace(scenario)
+    assert found.region.rho == pytest.approx(jobs.rates * jobs.mean_service)
+    chunk = jobs.open(np.random.SeedSequence(1)).next(10_000)
+    assert len(chunk) == 4000
+    assert chunk.demand is not None
+    asked = (chunk.duration @ chunk.demand) / 10.0 ** np.array(jobs.sizes.digits) * jobs.rate / len(chunk)
+    assert found.actual == pytest.approx({"cpu": asked[0] / 1000, "memory": asked[1] / 1000})
+    assert max(found.actual.values()) < found.region.intensity  # types round up
+    plain = found.as_dict()
+    assert plain["trace"] == "google-like"
+    assert plain["actual_load"] == found.actual
+    assert plain["supportable"] is True
+    assert {one["verdict"] for one in plain["guarantees"]} == {"not certified"}
+    assert "trace" in plain["guarantees"][0]["why"]
+
+
+def test_a_trace_outside_rules_out_only_who_packs_by_type() -> None:
+    found = assess(trace_scenario(1))
+    verdicts = {one.policy: one.verdict for one in found.guarantees}
+    assert verdicts["algorithm1"] == "impossible"
+    assert verdicts["best-fit"] == "not certified"
+    assert "outside the capacity region" in " ".join(printed(Console(width=80), found).split())
+
+
+def test_a_trace_that_is_not_there_is_one_line() -> None:
+    with pytest.raises(InputError, match=r"jobs\.parquet: is not there"):
+        assess(trace_scenario(2, "jobs.parquet"))

@@ -156,7 +156,7 @@ def test_search_finds_the_best_configuration_and_its_limit_is_one() -> None:
 
 def test_limits_stay_honest_where_searches_are_cut_short() -> None:
     class Lazy(Searched):
-        def best(self, prices, effort=0):  # type: ignore[no-untyped-def]
+        def best(self, prices, effort=0, known=None):  # type: ignore[no-untyped-def]
             return super().best(prices, 3)
 
     rng = np.random.default_rng(4)
@@ -283,10 +283,11 @@ def test_rates_of_batches_and_of_a_type_that_cannot_be_carried() -> None:
         scaled_rates(parse_scenario(stuck))
 
 
-def test_many_types_and_classes_solve_exactly_enough() -> None:
+@pytest.mark.parametrize("parts", [3, 12, 30])
+def test_many_types_on_small_and_large_servers(parts: int) -> None:
     rng = np.random.default_rng(3)
     capacity = np.array([[64, 256, 100], [96, 384, 100], [32, 512, 200]])
-    demand = np.stack([rng.integers(1, capacity[:, r].min() // 3 + 1, 30) for r in range(3)], axis=1)
+    demand = np.stack([rng.integers(1, capacity[:, r].min() // parts + 2, 30) for r in range(3)], axis=1)
     spaces = [Space.additive(demand, row) for row in capacity]
     rho = rng.random(30) * 100
     region = intensity(rho, spaces, [1000, 700, 1500])

@@ -15,7 +15,11 @@ from slotwise.errors import InputError, SlotwiseError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "simulate": ("slotwise.cli.simulate", "simulate"),
+    "compare": ("slotwise.cli.compare", "compare"),
+    "reproduce": ("slotwise.cli.reproduce", "reproduce"),
     "capacity": ("slotwise.cli.capacity", "capacity"),
+    "plan": ("slotwise.cli.plan", "plan"),
+    "tradeoff": ("slotwise.cli.tradeoff", "tradeoff"),
     "trace": ("slotwise.cli.trace", "app"),
     "policies": ("slotwise.cli.catalogues", "policies"),
     "scenarios": ("slotwise.cli.catalogues", "scenarios"),

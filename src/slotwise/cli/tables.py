@@ -52,12 +52,17 @@ def results_table(results: Sequence[Result]) -> RenderableType:
             verdict,
         )
     notes = []
-    if first.bound.kind not in ("none", "unstable"):
-        notes.append(
-            f"no size-blind policy can have a mean queue below {number(first.bound.mean_queue)} ({first.bound.kind})"
-        )
-    if first.bound.kind == "unstable":
+    kinds = {result.bound.kind: result.bound for result in reversed(results)}
+    kinds.pop("none", None)
+    if "unstable" in kinds:
         notes.append("the load is outside the capacity region: every policy's queue grows without bound")
+    elif "srpt" in kinds:
+        least = min(result.bound.mean_queue for result in results)
+        if least > 0:
+            notes.append(f"no policy whatsoever can have a mean queue below {number(least)} on this trace (srpt)")
+    elif kinds:
+        kind, bound = next(iter(kinds.items()))
+        notes.append(f"no size-blind policy can have a mean queue below {number(bound.mean_queue)} ({kind})")
     solvers = sorted({result.runs[0].solver for result in results} - {""})
     notes += [f"configurations: {solver}" for solver in solvers]
     notes.append(

@@ -9,6 +9,7 @@ The compiled solvers, for callers that are compiled themselves, are in `slotwise
 
 from __future__ import annotations
 
+from slotwise.packing.classes import spaces_of
 from slotwise.packing.enumeration import Enumeration, enumerate_feasible, enumerate_maximal
 from slotwise.packing.hull import Hull, hull_vertices, thin
 from slotwise.packing.solvers import SOLVERS, Solver, make_solver
@@ -24,5 +25,6 @@ __all__ = [
     "enumerate_maximal",
     "hull_vertices",
     "make_solver",
+    "spaces_of",
     "thin",
 ]

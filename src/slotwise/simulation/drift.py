@@ -33,7 +33,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtr
+
+from slotwise.simulation.student import upper_tail
 
 STRETCHES = 48
 HALF = STRETCHES // 2
@@ -89,7 +90,7 @@ def _p_value(coefficients: NDArray[np.float64]) -> float:
     least = 1e-12 * abs(float(coefficients[0]))
     if noise <= least:
         return 0.0 if trend > least else 1.0
-    return float(stdtr(NOISE, -trend / noise))
+    return upper_tail(trend / noise, NOISE)
 
 
 def _profile(x: NDArray[np.float64]) -> NDArray[np.float64]:

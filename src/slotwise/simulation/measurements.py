@@ -29,6 +29,8 @@ class Measurements:
     """time the run took on this machine; the only figure that differs between runs with one seed"""
     measured: float
     """how long the measured part was, in simulated time"""
+    ended: float
+    """when it ended, in simulated time"""
     mean_queue: float
     mean_queue_by_type: NDArray[np.float64]
     in_service: float
@@ -120,7 +122,8 @@ def read(store: Store, meters: MeterStore, policy: str, replication: int, second
         ticks=int(m.ticks),
         seconds=seconds,
         measured=measured,
-        mean_queue=float(m.area_queue * share),
+        ended=float(m.now),
+        mean_queue=float(a["queue_area"].sum() * share),
         mean_queue_by_type=a["queue_area"] * share,
         in_service=float(m.area_running * share),
         utilisation=used,

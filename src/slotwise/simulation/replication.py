@@ -12,10 +12,11 @@ from numpy.random import SeedSequence
 from numpy.typing import NDArray
 
 from slotwise.model import Scenario
+from slotwise.packing import spaces_of
 from slotwise.scheduling import drive
 from slotwise.scheduling.policies import make_policy
 from slotwise.scheduling.policy import Policy
-from slotwise.scheduling.scheduler import raise_fault, spaces_of
+from slotwise.scheduling.scheduler import raise_fault
 from slotwise.scheduling.store import Store
 from slotwise.simulation import loop
 from slotwise.simulation.measurements import Measurements, read
@@ -75,12 +76,12 @@ def _run(task: Task, progress: Progress | None, stopped: Callable[[], bool] | No
     seed = child(SeedSequence(scenario.run.seed), task.replication)
     policy = task.make_policy()
     timeline = ServerEvents(scenario.cluster, child(seed, SERVERS))
-    expected = int(1.3 * jobs.mean_in_service) + 1024
+    expected = int(1.2 * jobs.mean_in_service) + 32
     store = Store(
         jobs.sizes,
         policy,
         max_servers=max(1, timeline.max_servers),
-        spaces=spaces_of(scenario.cluster.servers, jobs.sizes.demand, jobs.sizes.capacity),
+        spaces=spaces_of(scenario.cluster.servers, jobs.sizes),
         seed=child(seed, POLICY),
         mean_service=jobs.mean_service,
         max_jobs=expected,

@@ -6,10 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 
 from slotwise.model import Scenario
 from slotwise.simulation.drift import STRETCHES, Verdict, stable
@@ -17,6 +16,9 @@ from slotwise.simulation.histogram import EDGES, quantiles
 from slotwise.simulation.measurements import PROBABILITIES, Measurements, add_up, wait_figures
 from slotwise.simulation.statistics import Interval, batch_means, paired_difference, student_interval
 from slotwise.theory.bounds import Bound
+
+if TYPE_CHECKING:
+    import polars as pl  # slow to import; the methods that make data frames do it themselves
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,6 +167,8 @@ class Result:
 
     def series(self) -> pl.DataFrame:
         """The sampled time series of every replication."""
+        import polars as pl
+
         frames = []
         for run in self.runs:
             columns = {"replication": np.full(len(run.series), run.replication), "time": run.series[:, 0]}
@@ -175,6 +179,8 @@ class Result:
 
     def frame(self) -> pl.DataFrame:
         """A row for each replication."""
+        import polars as pl
+
         rows = []
         for run in self.runs:
             waits = wait_figures(add_up(run.wait_sums), run.wait_bins.sum(axis=0))
@@ -221,6 +227,8 @@ class Comparison:
 
     def frame(self) -> pl.DataFrame:
         """A row for each policy and replication."""
+        import polars as pl
+
         return pl.concat([result.frame() for result in self.results], how="diagonal")
 
     def __str__(self) -> str:

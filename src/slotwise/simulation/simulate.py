@@ -22,6 +22,8 @@ from slotwise.simulation.replication import Task, replicate
 from slotwise.simulation.result import Comparison, Result
 from slotwise.simulation.workload import jobs_of
 from slotwise.theory.bounds import Bound, best_lower_bound
+from slotwise.theory.tracebound import TraceBound
+from slotwise.workloads.jobs import Jobs
 
 PolicyLike = str | type[Policy]
 PATIENCE = 0.2
@@ -97,8 +99,10 @@ def run_policies(
     on_progress: OnProgress | None = None,
 ) -> list[Result]:
     """Every replication of every policy."""
-    for policy, options in policies:  # so that a mistake is seen before anything runs
+    made = [  # first, so that a mistake is seen before anything runs
         make_policy(policy, **options) if isinstance(policy, str) else policy(**options)
+        for policy, options in policies
+    ]
     jobs = jobs_of(scenario)
     tasks = [
         Task(scenario, jobs, policy, options, replication)
@@ -106,28 +110,46 @@ def run_policies(
         for policy, options in policies
     ]
     if engine == "threads":
-        done, interrupted = _on_threads(tasks, workers, on_progress)
+        done, interrupted = run_on_threads(tasks, workers, on_progress)
     elif engine == "dask":
         done, interrupted = _on_dask(tasks, scheduler_address, on_progress)
     else:
         raise InputError(f"no engine is called {engine!r}", where="engine", remedy="use threads or dask")
-    bound = Bound(0.0, "none", ("a trace",)) if scenario.workload.trace else best_lower_bound(scenario, jobs.rates)
+    bound_of = _bounds(scenario, jobs)
     names = tuple(job_type.name for job_type in jobs.types)
     results = []
     for n, (policy, _) in enumerate(policies):
         runs = tuple(run for at, run in sorted(done.items()) if at % len(policies) == n)
         if runs:
             name = policy if isinstance(policy, str) else runs[0].policy
+            bound = bound_of(made[n], runs)
             results.append(Result(scenario, name, names, runs, jobs.mean_in_service, bound))
     if interrupted:
         raise InterruptedRunError(results)
     return results
 
 
-def _on_threads(
-    tasks: Sequence[Task], workers: int | None, on_progress: OnProgress | None
+def _bounds(scenario: Scenario, jobs: Jobs) -> Callable[[Policy, Sequence[Measurements]], Bound]:
+    """The best lower bound on the mean queue that is valid for a policy and its runs."""
+    if scenario.workload.trace:
+        trace_bound = TraceBound(scenario, jobs)
+        return lambda _, runs: trace_bound.of(list(runs))
+    size_blind = best_lower_bound(scenario, jobs.rates)
+    clairvoyant = Bound(0.0, "none", ("the policy knows service times, and no bound for such is known here",))
+
+    def bound(policy: Policy, _: Sequence[Measurements]) -> Bound:
+        return clairvoyant if policy.needs_durations and size_blind.kind != "unstable" else size_blind
+
+    return bound
+
+
+def run_on_threads(
+    tasks: Sequence[Task], workers: int | None, on_progress: OnProgress | None = None, *, compiled: bool = False
 ) -> tuple[dict[int, Measurements], bool]:
-    """Kernels run without the GIL, so threads are as good as processes and share the compiled code."""
+    """Run tasks: (figures by position, whether it was interrupted). `compiled`: such tasks have been run before.
+
+    Kernels run without the GIL, so threads are as good as processes and share the compiled code.
+    """
     stop = threading.Event()
     done: dict[int, Measurements] = {}
 
@@ -147,8 +169,8 @@ def _on_threads(
     with ThreadPoolExecutor(max_workers=workers or os.cpu_count() or 1) as pool:
         pending: dict[Future[Measurements], int] = {}
         try:
-            # the first alone, so that the compiler works once
-            for some in (range(1), range(1, len(tasks))):
+            alone = 0 if compiled else 1  # the first alone, so that the compiler works once
+            for some in (range(alone), range(alone, len(tasks))):
                 pending |= {pool.submit(work, tasks[at]): at for at in some}
                 while pending:
                     # in short waits: a signal need not wake the main thread where it reaches another one

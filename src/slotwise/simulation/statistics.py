@@ -14,11 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri, stdtrit
+
+from slotwise.simulation.student import half_width
 
 Floats = NDArray[np.float64]
 
@@ -42,7 +44,7 @@ def student_interval(values: ArrayLike, level: float = 0.95) -> Interval:
     mean = float(x.mean())
     if len(x) == 1:
         return Interval(mean, None, None)
-    half = float(stdtrit(len(x) - 1, 0.5 + 0.5 * level)) * float(x.std(ddof=1)) / math.sqrt(len(x))
+    half = half_width(level, len(x) - 1) * float(x.std(ddof=1)) / math.sqrt(len(x))
     return Interval(mean, mean - half, mean + half)
 
 
@@ -94,7 +96,7 @@ def batch_means(series: ArrayLike, batches: int = 32, level: float = 0.95) -> Ba
     means = x[len(x) % batches :].reshape(batches, -1).mean(axis=1)
     while True:
         lag1 = _lag1(means)
-        independent = lag1 <= float(ndtri(0.95)) / math.sqrt(len(means))
+        independent = lag1 <= NormalDist().inv_cdf(0.95) / math.sqrt(len(means))
         if independent or len(means) < 16:
             return BatchMeans(student_interval(means, level), len(means), lag1, independent)
         means = means[len(means) % 2 :].reshape(-1, 2).mean(axis=1)

@@ -59,7 +59,7 @@ class Bound:
 
 
 SIZE_BLIND = "the policy does not know service times (not for clairvoyant ones such as easy-backfill)"
-NOTHING = Bound(0.0, "none", ("no bound applies to these laws",))
+NOTHING = Bound(0.0, "none", ("no bound above 0 is known for this load and these laws",))
 
 
 def best_lower_bound(scenario: Scenario, rates: Vector, columns: Columns | None = None) -> Bound:
@@ -67,6 +67,8 @@ def best_lower_bound(scenario: Scenario, rates: Vector, columns: Columns | None 
     changing = changes_of(scenario)
     if changing:
         return Bound(0.0, "none", (changing,))
+    if scenario.workload.trace is not None:
+        return Bound(0.0, "none", ("a trace has no law; a run of it is bounded path by path (`simulate` does so)",))
     if columns is None:
         columns = columns_of(scenario)
     means = np.array([job_type.mean_service for job_type in scenario.types])
@@ -176,7 +178,9 @@ def workload_bound(prices: Vector, moments: WorkloadMoments, columns: Columns) -
 def by_workload(moments: WorkloadMoments, columns: Columns, bottleneck: Vector) -> Bound:
     """(b), maximised over prices: from several starts, then price by price with shrinking steps."""
     busy = moments.rho > 0
-    starts = [bottleneck, 1 / moments.means, *np.eye(len(busy))[busy]]
+    starts = [bottleneck, 1 / moments.means]
+    if len(busy) <= 20:
+        starts += list(np.eye(len(busy))[busy])
     for c in columns.classes:
         space = columns.pricings[c].space
         if space.demand is not None and space.capacity is not None:

@@ -10,7 +10,7 @@ from slotwise._version import __version__
 from slotwise.model import Scenario
 from slotwise.theory.bounds import Bound, best_lower_bound
 from slotwise.theory.guarantee import Guarantee, guarantees
-from slotwise.theory.load import columns_of, scaled_rates
+from slotwise.theory.load import actual_load, columns_of, scaled_rates, with_load
 from slotwise.theory.pricing import Vector
 from slotwise.theory.region import Headroom, Region, headroom_by_type, locate
 
@@ -25,6 +25,8 @@ class Capacity:
     headroom: list[Headroom]
     guarantees: list[Guarantee]
     bound: Bound
+    actual: dict[str, float] | None = None
+    """of a trace: share of each resource that is asked for, before jobs are rounded up to their types"""
 
     def as_dict(self) -> dict[str, Any]:
         """For programs: plain values, with null where a number is infinite."""
@@ -38,6 +40,8 @@ class Capacity:
             "exact": region.exact,
             "supportable": region.supportable,
             "headroom": finite(region.headroom),
+            "trace": self.scenario.workload.trace,
+            "actual_load": self.actual,
             "types": {
                 name: {
                     "rate": float(self.rates[j]),
@@ -79,6 +83,7 @@ class Capacity:
 
 def assess(scenario: Scenario) -> Capacity:
     """Everything, from one pass over the cluster's configurations."""
+    scenario = with_load(scenario)
     columns = columns_of(scenario)
     rates = scaled_rates(scenario, columns)
     region = locate(rates * [job_type.mean_service for job_type in scenario.types], columns)
@@ -89,6 +94,7 @@ def assess(scenario: Scenario) -> Capacity:
         headroom=headroom_by_type(region),
         guarantees=guarantees(scenario, rates, region),
         bound=best_lower_bound(scenario, rates, columns),
+        actual=actual_load(scenario) if scenario.workload.trace is not None else None,
     )
 
 

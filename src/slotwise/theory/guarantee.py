@@ -25,6 +25,7 @@ from slotwise.errors import InputError
 from slotwise.model import Scenario
 from slotwise.model.laws import BatchArrivals
 from slotwise.packing import Solver, make_solver
+from slotwise.scheduling.policies import POLICIES
 from slotwise.theory.bounds import changes_of
 from slotwise.theory.pricing import Listed, Vector
 from slotwise.theory.ray import Columns
@@ -90,6 +91,8 @@ def guarantee(
 ) -> Guarantee:
     """The verdict on one policy; `rates` and `region` are those of the load (`scaled_rates`, `region_of`)."""
     case = Case(scenario, rates, region, policy, options or {})
+    if region.supportable is False and scenario.workload.trace is not None:
+        return _trace_outside(case)
     if region.supportable is False:
         on = abs(region.lower - 1) <= MARGIN
         why = (
@@ -99,6 +102,18 @@ def guarantee(
         )
         return Guarantee(policy, Verdict.IMPOSSIBLE, f"{why}, so no policy keeps the queues bounded", "section 2")
     return RULES.get(policy, _nothing_known)(case)
+
+
+def _trace_outside(case: Case) -> Guarantee:
+    """Rounding jobs up to their types may be all that puts a trace outside."""
+    why = "the average load, every job rounded up to its type, is outside the capacity region"
+    if case.policy in POLICIES and POLICIES[case.policy](**case.options).actual:
+        return Guarantee(
+            case.policy, Verdict.NOT_CERTIFIED, f"{why}; packing by actual demand may still carry it", "section 2"
+        )
+    return Guarantee(
+        case.policy, Verdict.IMPOSSIBLE, f"{why}: packed by type, queues grow if it goes on like this", "section 2"
+    )
 
 
 def guarantees(scenario: Scenario, rates: Vector, region: Region) -> list[Guarantee]:
@@ -131,13 +146,28 @@ def algorithm1(case: Case) -> Guarantee:
     return _judge(case, share, source, assumptions)
 
 
+def proven_share(
+    scenario: Scenario, rates: Vector, region: Region, options: Mapping[str, Any]
+) -> tuple[float | None, str]:
+    """(intensity below which Algorithm 1 with these options is stable, which theorem says so or why none does).
+
+    The laws of the workload are not looked at: this is about beta and the solver only.
+    """
+    case = Case(scenario, rates, region, "algorithm1", options)
+    beta, allowed = limit_of_beta(options)
+    solvers = solvers_of(case)
+    share, source, route = _proven_share(case, solvers, beta, min(solver.r for solver in solvers))
+    broken = [one for one in (allowed, *route) if one.holds is False]
+    return (None, f"{source} needs: {broken[0].text} ({broken[0].detail})") if broken else (share, source)
+
+
 def limit_of_beta(options: Mapping[str, Any]) -> tuple[float, Assumption]:
     """The limit of beta(Q) as queues grow, and whether it is one that corollary 4 allows.
 
     A constant `beta`, or h(Q) = b (p + (1 - p) tanh(z sum Q)) with the options b, p and z.
     """
-    beta = options.get("beta", "h")
-    if beta != "h":
+    beta = options.get("beta")
+    if beta is not None:
         value = _number("beta", beta)
         return value, Assumption("0 < beta < 1", 0 < value < 1, f"beta = {value:g}, constant")
     b, p, z = (_number(key, options.get(key, default)) for key, default in (("b", 0.9), ("p", -0.05), ("z", 0.005)))
@@ -341,6 +371,8 @@ def _cluster_stays(case: Case) -> Assumption:
 
 def _arrivals_poisson(case: Case) -> Assumption:
     text = "Poisson arrivals, one by one or in bounded batches"
+    if case.scenario.workload.trace is not None:
+        return Assumption(text, False, "a trace is what it is; on average the load is inside the region")
     if isinstance(case.scenario.workload.arrivals, BatchArrivals):
         return Assumption(text, True, "batches (corollary 2)")
     return _all_types(case, text, lambda j: is_poisson(arrival_law(case.scenario, j)), "arrives as", arrival_law)
@@ -348,6 +380,8 @@ def _arrivals_poisson(case: Case) -> Assumption:
 
 def _services_hyperexponential(case: Case) -> Assumption:
     text = "exponential or hyper-exponential service times"
+    if case.scenario.workload.trace is not None:
+        return Assumption(text, False, "a trace is what it is")
     return _all_types(case, text, lambda j: is_hyperexponential(service_law(case.scenario, j)), "has", service_law)
 
 

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from slotwise.errors import InputError
-from slotwise.model import Cluster, JobType, Scenario, integers
-from slotwise.packing import Space
+from slotwise.model import Scenario, integers
+from slotwise.packing import spaces_of
 from slotwise.theory.pricing import Vector, pricing_of
 from slotwise.theory.ray import Columns
 from slotwise.theory.region import Region, locate
 from slotwise.workloads.laws import effective_rates
 
 
-def spaces_of(cluster: Cluster, types: Sequence[JobType]) -> list[Space]:
-    """The feasible set of each server class, in the cluster's order."""
-    sizes = integers(cluster, types)
-    return [
-        Space.monotone(server.feasible, len(types))
-        if server.feasible is not None
-        else Space.additive(sizes.demand, sizes.capacity[c])
-        for c, server in enumerate(cluster.servers)
-    ]
+def with_load(scenario: Scenario) -> Scenario:
+    """The same; a trace's with the types that were made of it, their rates and mean service times as measured."""
+    if scenario.workload.trace is None or scenario.types:
+        return scenario
+    from slotwise.workloads.tracejobs import jobs_from_trace  # with Polars, slow to import
+
+    return scenario.model_copy(update={"types": jobs_from_trace(scenario).types})
+
+
+def actual_load(scenario: Scenario) -> dict[str, float]:
+    """What the jobs of a trace really ask for, on average, as a share of all there is of each resource."""
+    from slotwise.workloads.tracejobs import jobs_from_trace
+
+    jobs = jobs_from_trace(scenario)
+    chunk = jobs.open(np.random.SeedSequence(0)).next(max(1, jobs.count or 0))
+    demand = chunk.demand if chunk.demand is not None else jobs.sizes.demand[chunk.job_type]
+    whole = np.array([server.count for server in scenario.cluster.servers]) @ jobs.sizes.capacity
+    busy = chunk.duration @ demand * (jobs.rate / len(chunk))  # mean in use, in the integer units of the sizes
+    return {
+        name: float(busy[r] / whole[r]) if whole[r] else 0.0 if busy[r] == 0 else np.inf
+        for r, name in enumerate(scenario.cluster.resources)
+    }
 
 
 def columns_of(scenario: Scenario) -> Columns:
@@ -32,10 +43,10 @@ def columns_of(scenario: Scenario) -> Columns:
         raise InputError(
             "a trace has no rates to take its load from",
             where="workload.trace",
-            remedy="give job types with rates, or measure the load of the trace first",
+            remedy="give job types with rates, or measure the load of the trace first (with_load)",
         )
     servers = scenario.cluster.servers
-    pricings = [pricing_of(space) for space in spaces_of(scenario.cluster, scenario.types)]
+    pricings = [pricing_of(space) for space in spaces_of(servers, integers(scenario.cluster, scenario.types))]
     return Columns(pricings, [server.count for server in servers])
 
 

@@ -12,9 +12,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linprog
 
 from slotwise.packing import Space, enumerate_maximal, thin
+from slotwise.packing.kernels.search import prices as dual_prices
 from slotwise.theory.search import search
 
 Vector = NDArray[np.float64]
@@ -51,8 +51,11 @@ class Pricing(Protocol):
         """A few configurations, one per row, that hold every type which fits at all (never none)."""
         ...
 
-    def best(self, prices: Vector, effort: int = EFFORT) -> Priced:
-        """The most valuable configuration at prices w >= 0, with the limit that `effort` buys."""
+    def best(self, prices: Vector, effort: int = EFFORT, known: Counts | None = None) -> Priced:
+        """The most valuable configuration at prices w >= 0, with the limit that `effort` buys.
+
+        `known` is a configuration to start from, the best so far.
+        """
         ...
 
 
@@ -69,7 +72,7 @@ class Listed:
         """For each type a row that has the most of it."""
         return np.asarray(self.table[np.unique(np.argmax(self.table, axis=0))])
 
-    def best(self, prices: Vector, effort: int = EFFORT) -> Priced:
+    def best(self, prices: Vector, effort: int = EFFORT, known: Counts | None = None) -> Priced:
         """The best row; of an incomplete table the limit is what each type could fill alone, added up."""
         values = self._values @ prices
         row = int(np.argmax(values))
@@ -88,7 +91,7 @@ class Searched:
         self._room = np.flatnonzero(space.capacity > 0)
         """resources of which there is some; a type that fits asks nothing of the others"""
         self._capacity = space.capacity[self._room]
-        self._demand = space.demand[:, self._room]
+        self._demand = np.ascontiguousarray(space.demand[:, self._room])
 
     def start(self) -> Counts:
         """Each type alone, as often as it fits."""
@@ -97,28 +100,43 @@ class Searched:
         rows[np.arange(len(fitting)), fitting] = self.space.counts[fitting]
         return rows
 
-    def best(self, prices: Vector, effort: int = EFFORT) -> Priced:
-        """Search from scratch at these prices, through at most `effort` nodes."""
+    def best(self, prices: Vector, effort: int = EFFORT, known: Counts | None = None) -> Priced:
+        """Search at these prices, through at most `effort` nodes."""
         out = np.zeros(len(prices), np.int64)
         types = np.flatnonzero((prices > 0) & (self.space.counts > 0))
         if len(types) == 0:
             return Priced(out, 0.0, 0.0)
-        y = self._duals(prices[types], self._demand[types])
-        density = prices[types] / (self._demand[types] @ y)
-        order = types[np.argsort(-density, kind="stable")]
+        y, relaxed = self._relaxation(prices, types)
+        order = types[np.argsort(-prices[types] / (self._demand[types] @ y), kind="stable")]
+        value, demand = prices[order], self._demand[order]
         multipliers = np.vstack([y, np.eye(len(y))])
-        depth = min(DEPTH, int(self._capacity.sum() // self._demand[types].sum(axis=1).min()))
+        depth = min(DEPTH, int(self._capacity.sum() // demand.sum(axis=1).min()))
+        # On a large server the best is near the linear program's: keep most of that, and search the room left.
+        kept: Counts = np.maximum(0, relaxed[order] - 1)
         found = np.zeros(len(order), np.int64)
-        limit = search(prices[order], self._demand[order], self._capacity, multipliers, effort, depth, found)
+        left: Counts = self._capacity - kept @ demand
+        search(value, demand, left, multipliers, effort // 10, depth, found)
+        found += kept
+        if known is not None and float(value @ known[order]) > float(value @ found):
+            found = known[order]
+        limit = search(value, demand, self._capacity, multipliers, effort, depth, found)
         out[order] = found
         return Priced(out, float(prices @ out), limit * (1 + ROUNDING))
 
-    def _duals(self, prices: Vector, demand: Counts) -> Vector:
-        """Resource prices y > 0: the dual of the linear relaxation, with no resource quite free."""
-        sizes = demand / self._capacity
-        dual = linprog(np.ones(sizes.shape[1]), A_ub=-sizes, b_ub=-prices / prices.max(), method="highs")
-        y = np.maximum(dual.x, 1e-9 * float(np.max(dual.x)))
-        return np.asarray(y / self._capacity * prices.max(), dtype=np.float64)
+    def _relaxation(self, prices: Vector, types: Counts) -> tuple[Vector, Counts]:
+        """Dual prices y > 0 of the linear relaxation over these types, and its solution rounded down."""
+        m, R = len(types), len(self._capacity)
+        y = np.zeros(R)
+        tableau = np.zeros((R + 1) * (m + 1))
+        labels = np.zeros(m + R, np.int64)
+        dual_prices(prices, self._demand, self._capacity, types, m, tableau, labels, y)
+        rounded = np.zeros(len(prices), np.int64)
+        for n in range(R):
+            if labels[m + n] < m:  # a type, not a slack, is in the basis
+                rounded[types[labels[m + n]]] = int(tableau[n * (m + 1) + m] * (1 + 1e-9))
+        if (rounded @ self._demand > self._capacity).any():  # the simplex method lost its way: do without
+            rounded[:] = 0
+        return y, rounded
 
 
 def pricing_of(space: Space) -> Pricing:

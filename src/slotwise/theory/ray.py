@@ -22,17 +22,17 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linprog
 
 from slotwise.errors import SlotwiseError
+from slotwise.theory import simplex
 from slotwise.theory.pricing import EFFORT, Counts, Pricing, Vector
 
 CLOSE = 1e-10
 """Relative distance of the two limits at which they count as one."""
-SMOOTHING = 0.5
+SMOOTHING = 0.8
 Stages = Sequence[tuple[int, int]]
 """(effort of a search, rounds at most): the next stage begins when the one before has taught what it could."""
-THOROUGH: Stages = ((EFFORT // 100, 2_000), (EFFORT // 10, 50), (EFFORT, 10))
+THOROUGH: Stages = ((EFFORT // 100, 2_000), (EFFORT // 10, 30), (EFFORT, 1))
 QUICK: Stages = ((EFFORT // 100, 1),)
 ROUNDING = 1e-11
 
@@ -103,12 +103,11 @@ def shoot(
             if best_limit < np.inf:
                 tried.insert(0, SMOOTHING * best_prices + (1 - SMOOTHING) * believed)
             learnt = False
-            for prices in tried:  # believed prices are asked only where the smoothed ones taught nothing
-                limit, learnt = _ask(columns, prices, believed, per_server, toward, effort)
+            for prices in tried:
+                limit, new = _ask(columns, prices, believed, per_server, toward, effort)
+                learnt = learnt or new
                 if limit < best_limit:
                     best_limit, best_prices = limit, prices / float(prices @ toward)
-                if learnt:
-                    break
             closed = best_limit - step <= close * best_limit
             if closed or not learnt:
                 break
@@ -130,6 +129,12 @@ def _master(columns: Columns, base: Vector, direction: Vector) -> tuple[Vector, 
     owner, rows = columns.arrays()
     J, n = columns.n_types, len(owner)
     weight = columns.counts[owner] / columns.counts.sum()
+    if not base.any():
+        solved = simplex.solve(owner, rows * weight[:, None], direction)
+        if solved is not None:
+            return solved
+    from scipy.optimize import linprog  # slow to import, and not needed for small programs
+
     carry = np.zeros((J, n + 1))
     carry[:, :n] = -(rows * weight[:, None]).T
     carry[:, n] = direction
@@ -171,9 +176,9 @@ def _ask(
     worth = 0.0
     learnt = False
     for c in columns.classes:
-        priced = columns.pricings[c].best(prices, effort)
+        mine = rows[owner == c]
+        priced = columns.pricings[c].best(prices, effort, mine[np.argmax(mine @ prices)])
         worth += float(columns.counts[c] / columns.counts.sum()) * priced.limit
-        known = float(np.max(rows[owner == c] @ believed))
-        learnt = learnt or float(priced.configuration @ believed) > known * (1 + ROUNDING)
+        learnt = learnt or float(priced.configuration @ believed) > float(np.max(mine @ believed)) * (1 + ROUNDING)
         columns.add(c, priced.configuration)
     return (worth - float(prices @ base)) / float(prices @ direction), learnt

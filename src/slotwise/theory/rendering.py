@@ -23,6 +23,7 @@ def render(capacity: Capacity) -> RenderableType:
     parts: list[RenderableType] = [
         _title(capacity),
         Padding(_verdict(capacity), (0, 0, 1, 2)),
+        *_trace(capacity),
         _types(capacity),
         Padding(_legend(capacity), (0, 0, 1, 0)),
     ]
@@ -69,7 +70,27 @@ def _title(capacity: Capacity) -> Text:
 
 def _verdict(capacity: Capacity) -> Text:
     colour = {True: "green", False: "red", None: "yellow"}[capacity.region.supportable]
+    if capacity.actual is not None and capacity.region.supportable is False:
+        return Text(
+            f"Rounded up to its types, this load is outside the capacity region: its intensity is"
+            f" {capacity.region.intensity:.4g}. No policy that packs by type carries it if it goes on like this.",
+            colour,
+        )
     return Text(verdict_in_words(capacity.region), colour)
+
+
+def _trace(capacity: Capacity) -> list[RenderableType]:
+    """What is different about a trace."""
+    if capacity.actual is None:
+        return []
+    shares = ", ".join(f"{share:.1%} of all {name}" for name, share in capacity.actual.items())
+    return [
+        Padding(
+            f"The load is the average over the trace, with every job rounded up to its type. Jobs really ask for"
+            f" {shares}: policies that pack by actual demand may carry more than the region above says.",
+            (0, 0, 1, 2),
+        )
+    ]
 
 
 def _types(capacity: Capacity) -> Table:
@@ -154,10 +175,11 @@ def _assumptions(one: Guarantee) -> Table:
 
 def _bound(capacity: Capacity) -> Text:
     bound = capacity.bound
-    line = Text("\nNo policy's mean queue is below ", "bold")
-    if not np.isfinite(bound.mean_queue):
+    if not np.isfinite(bound.mean_queue) and capacity.actual is None:
         return Text("\nQueues grow without bound under every policy.", "bold")
-    line.append(f"{_short(bound.mean_queue)}", "bold")
+    if bound.kind == "none":
+        return Text(f"\nHow short queues can be is not known: {'; '.join(bound.assumptions)}.")
+    line = Text(f"\nNo policy's mean queue is below {_short(bound.mean_queue)}", "bold")
     line.append(f"  ({bound.kind}: {'; '.join(bound.assumptions)})", "dim")
     return line
 

@@ -36,9 +36,10 @@ def _most(purse: F8, density: F8, d: int, i: int) -> float:
 
 @kernel
 def search(value: F8, demand: I8, capacity: I8, multipliers: F8, nodes: int, depth: int, out: I8) -> float:
-    """Fill `out` with the best configuration found, types in the given order; return a limit on what any is worth.
+    """Improve `out` to the best configuration found, types in the given order; return a limit on what any is worth.
 
-    The limit is the worth of `out`, unless the search was cut short: then also what is still open counts.
+    `out` comes with one that is known to fit: the better it is, the more is cut from the start. The limit is the
+    worth of `out`, unless the search was cut short: then also what is still open counts.
     """
     J, R = demand.shape
     M = len(multipliers)
@@ -60,6 +61,8 @@ def search(value: F8, demand: I8, capacity: I8, multipliers: F8, nodes: int, dep
         for r in range(R):
             purse[0, m] += multipliers[m, r] * capacity[r]
     best = 0.0
+    for i in range(J):
+        best += out[i] * value[i]
     visited = 0
     d = 0
     while d >= 0:

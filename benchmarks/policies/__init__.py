@@ -1,0 +1,1 @@
+"""Policies against each other on a suite of scenarios: `python -m benchmarks.policies`."""

@@ -1,0 +1,109 @@
+"""`slotwise plan`: the fewest servers, or the cheapest mix, that meet a target."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from slotwise.cli.running import JsonOption, ScenarioArgument, SetOption, WorkersOption, messages
+from slotwise.cli.tables import number, show
+from slotwise.planning.plan import Plan, describe
+from slotwise.planning.plan import plan as make_plan
+from slotwise.planning.targets import MEANINGS, parse_targets
+from slotwise.planning.trials import Verdict
+
+COLOUR = {Verdict.MEETS: "green", Verdict.MISSES: "red", Verdict.DOUBT: "yellow", Verdict.IMPOSSIBLE: "dim"}
+
+
+def plan(
+    scenario: ScenarioArgument,
+    target: Annotated[
+        list[str] | None,
+        typer.Option("--target", "-t", metavar="KEY=LIMIT", help=f"again for more; {', '.join(MEANINGS)}"),
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option("--policy", "-p", help="the policy to plan for (default: the scenario's)")
+    ] = None,
+    confidence: Annotated[float, typer.Option("--confidence", help="that the targets are met")] = 0.95,
+    overrides: SetOption = None,
+    as_json: JsonOption = False,
+    workers: WorkersOption = None,
+) -> None:
+    """Find the fewest servers (with a price for each class: the cheapest mix) that meet the targets.
+
+    Example: slotwise plan table1 --target p95_wait=0.5
+    """
+    targets = parse_targets(target or [])
+    with messages.status("planning") as status:
+
+        def on_trial(counts: tuple[int, ...], replications: int) -> None:
+            status.update(f"{sum(counts):,} servers, {replications} runs")
+
+        found = make_plan(
+            scenario,
+            targets,
+            policy,
+            confidence=confidence,
+            overrides=overrides or [],
+            workers=workers,
+            on_trial=on_trial,
+        )
+    if as_json:
+        print(json.dumps(found.as_dict(), indent=2))
+    else:
+        show(plan_view(found))
+
+
+def plan_view(found: Plan) -> RenderableType:
+    """What was tried, and the sentence."""
+    one = len(found.class_names) == 1
+    table = Table(
+        title=f"{found.scenario.name}: servers for {', '.join(f'{MEANINGS[k]} ≤ {v:g}' for k, v in found.targets.items())}",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 0, 0, 1),
+    )
+    table.add_column("servers", justify="right" if one else "left", overflow="fold")
+    if found.priced:
+        table.add_column("cost", justify="right", no_wrap=True)
+    table.add_column("runs", justify="right", no_wrap=True)
+    for key in found.targets:
+        table.add_column(MEANINGS[key], justify="right", no_wrap=True)
+        table.add_column("±", justify="right", no_wrap=True)
+    table.add_column("verdict")
+    for trial in sorted(found.tried, key=lambda trial: trial.cost):
+        if trial.verdict is Verdict.IMPOSSIBLE:
+            continue  # nothing was run: counted below
+        figures: list[str] = []
+        for key in found.targets:
+            interval = (trial.estimates or {})[key]
+            figures += [number(interval.mean) if interval.mean < float("inf") else "∞", number(interval.half_width)]
+        chosen = trial is found.best
+        words = Text(f"{trial.verdict}" + (f": {trial.why}" if trial.why else ""), COLOUR[trial.verdict])
+        table.add_row(
+            f"{trial.servers[0]:,}" if one else describe(trial.servers, found.class_names),
+            *([number(trial.cost)] if found.priced else []),
+            str(trial.replications),
+            *figures,
+            words,
+            style="bold" if chosen else "",
+        )
+    least = describe_limit(found)
+    return Group(Text(least, "dim"), table, Text(found.statement))
+
+
+def describe_limit(found: Plan) -> str:
+    """Where the search began."""
+    mix = " + ".join(
+        f"{n:,.4g} {name}" for n, name in zip(found.limit.servers, found.class_names, strict=True) if n > 1e-9
+    )
+    cost = f", cost {number(found.limit.cost)}" if found.priced else ""
+    if found.is_trace:
+        return f"the average load of the trace fills {mix}{cost} (jobs rounded up to their types); the search begins there"
+    return f"to carry the load at all takes {mix}{cost}, by the linear program; below that no policy is stable"

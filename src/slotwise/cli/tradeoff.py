@@ -1,0 +1,93 @@
+"""`slotwise tradeoff`: proven throughput against measured delay, over beta and the solver."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from slotwise.cli.running import JsonOption, ScenarioArgument, SetOption, WorkersOption, progress_of, say
+from slotwise.cli.tables import number, show
+from slotwise.errors import InputError
+from slotwise.model import load_scenario
+from slotwise.planning.figure import draw
+from slotwise.planning.tradeoff import GRID, SOLVERS, Tradeoff
+from slotwise.planning.tradeoff import tradeoff as compute
+
+
+def tradeoff(
+    scenario: ScenarioArgument,
+    policy: Annotated[
+        str | None, typer.Option("--policy", "-p", help="one with a beta (default: the scenario's, or algorithm1)")
+    ] = None,
+    beta: Annotated[
+        str | None, typer.Option("--beta", help=f"limits of beta to try (default: {','.join(map(str, GRID))})")
+    ] = None,
+    solver: Annotated[
+        str | None, typer.Option("--solver", help=f"solvers to try (default: {','.join(SOLVERS)})")
+    ] = None,
+    figure: Annotated[str | None, typer.Option("--figure", metavar="FILE", help="draw it: .svg, .png or .pdf")] = None,
+    overrides: SetOption = None,
+    as_json: JsonOption = False,
+    workers: WorkersOption = None,
+) -> None:
+    """Try beta and solver on your own workload: what is proven, what is measured, which to take.
+
+    Example: slotwise tradeoff table1 --figure tradeoff.svg
+    """
+    ready = load_scenario(scenario, overrides or [])
+    betas = _numbers(beta) if beta else GRID
+    solvers = tuple(name.strip() for name in solver.split(",")) if solver else SOLVERS
+    with progress_of(len(betas) * len(solvers) * ready.run.replications) as report:
+        found = compute(ready, policy, betas=betas, solvers=solvers, workers=workers, on_progress=report)
+    if figure:
+        draw(found, figure)
+        say(f"wrote {figure}")
+    if as_json:
+        print(json.dumps(found.as_dict(), indent=2))
+    else:
+        show(tradeoff_view(found))
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"{text!r} is not a list of numbers", where="--beta", remedy="write 0.8,0.9, say") from None
+
+
+def tradeoff_view(found: Tradeoff) -> RenderableType:
+    """One row a setting, and the recommendation."""
+    table = Table(
+        title=f"{found.scenario.name}, {found.policy}: the load is at intensity {found.intensity:.4g}",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 0, 0, 1),
+    )
+    best = found.recommended
+    table.add_column("solver", no_wrap=True)
+    for heading in (best.key, "proven\nbelow", "mean\nqueue", "± 95 %\n", "mean\nwait", "p95\nwait", "stalled\n"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("verdict\n", no_wrap=True)
+    for setting in found.settings:
+        result = setting.result
+        covers = setting.share is not None and setting.share > found.intensity
+        verdict = "stable" if result.stable else "grows"
+        table.add_row(
+            setting.solver,
+            f"{setting.beta:g}",
+            Text("-" if setting.share is None else f"{setting.share:.3f}", "green" if covers else "yellow"),
+            number(result.mean_queue.mean),
+            number(result.mean_queue.half_width),
+            number(result.wait["mean"]),
+            number(result.wait["p95"]),
+            f"{result.as_dict()['stalled_fraction']:.1%}",
+            Text(verdict + (" <" if setting is best else ""), "green" if result.stable else "bold red"),
+            style="bold" if setting is best else "",
+        )
+    return Group(table, Text(found.statement))

@@ -1,0 +1,18 @@
+"""The feasible set of each server class of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from slotwise.model import Integers, ServerClass
+from slotwise.packing.space import Space
+
+
+def spaces_of(servers: Sequence[ServerClass], sizes: Integers) -> list[Space]:
+    """In the order of the classes: demands add up, or the class's own predicate says what fits."""
+    return [
+        Space.additive(sizes.demand, sizes.capacity[c])
+        if server.feasible is None
+        else Space.monotone(server.feasible, len(sizes.demand))
+        for c, server in enumerate(servers)
+    ]

@@ -1,0 +1,83 @@
+"""The trade-off as a picture: proven throughput to the right, measured queue upwards, a line for each solver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from slotwise.errors import InputError
+from slotwise.planning.tradeoff import Tradeoff
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+MARKERS = "osD^vP*"
+
+
+def draw(found: Tradeoff, path: str | Path) -> None:
+    """Write the figure; the ending of the file name says in which format."""
+    import matplotlib  # slow to import
+    from matplotlib.figure import Figure
+
+    path = Path(path)
+    known = Figure().canvas.get_supported_filetypes()
+    if path.suffix.lower().lstrip(".") not in known:
+        raise InputError(
+            f"{path.suffix or 'no ending'!r} is no picture format", where=str(path), remedy="use .svg, .png or .pdf"
+        )
+    with matplotlib.rc_context({"svg.hashsalt": "slotwise", "svg.fonttype": "none", "font.size": 9}):
+        figure = Figure(figsize=(7.2, 4.4), layout="constrained")
+        axes = figure.add_subplot()
+        best = found.recommended
+        for i, solver in enumerate(dict.fromkeys(setting.solver for setting in found.settings)):
+            mine = [setting for setting in found.settings if setting.solver == solver]
+            colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
+            for proven, style in ((True, "-"), (False, ":")):
+                some = [setting for setting in mine if (setting.share is not None) == proven]
+                if not some:
+                    continue
+                x = [setting.share or 0.0 for setting in some]
+                intervals = [setting.result.mean_queue for setting in some]
+                axes.errorbar(
+                    x,
+                    [interval.mean for interval in intervals],
+                    yerr=[interval.half_width or 0.0 for interval in intervals],
+                    color=colour,
+                    marker=marker,
+                    markerfacecolor=colour if proven else "white",
+                    linestyle=style,
+                    linewidth=1.2,
+                    markersize=5,
+                    capsize=2,
+                    label=f"solver {solver}" + ("" if proven else " (nothing proven)"),
+                )
+                for setting in some:
+                    if proven or setting in (some[0], some[-1]):
+                        axes.annotate(
+                            f"{setting.beta:g}",
+                            (setting.share or 0.0, setting.result.mean_queue.mean),
+                            textcoords="offset points",
+                            xytext=(5, 5),
+                            fontsize=7,
+                            color=colour,
+                        )
+        axes.scatter(
+            [best.share or 0.0],
+            [best.result.mean_queue.mean],
+            s=160,
+            facecolors="none",
+            edgecolors="black",
+            linewidths=1.4,
+            zorder=5,
+            label=f"recommended: {best.name}",
+        )
+        axes.axvline(found.intensity, color="0.4", linestyle="--", linewidth=1, label="this load")
+        axes.set_xlim(-0.04, max(1.04, min(1.5, found.intensity * 1.05)))
+        if all(setting.result.mean_queue.mean > 0 for setting in found.settings):
+            axes.set_yscale("log")
+        axes.set_xlabel("proven share of the capacity region (0: nothing is proven)")
+        axes.set_ylabel("mean queue, measured")
+        axes.set_title(f"{found.scenario.name}, {found.policy}: numbers at the marks are {best.key}", fontsize=10)
+        axes.grid(True, which="major", color="0.9", linewidth=0.6)
+        axes.legend(fontsize=7.5, frameon=False)
+        try:
+            figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
+        except OSError as error:
+            raise InputError(f"cannot be written: {error}", where=str(path), remedy="give another place") from None

@@ -1,0 +1,140 @@
+"""The fewest servers, or the cheapest mix of several classes. More servers are taken never to do worse.
+
+One class: from the least number that theory allows, steps of doubling length until the targets are met, then
+bisection between the last that failed and the first that did not.
+
+Several classes: the same along the mix of the linear program, scaled up and rounded up. Then every mix that costs
+less than the best one so far and is not ruled out is a candidate: ruled out are those that theory excludes and those
+with no more of any class than a mix that failed. The candidate with the most room to spare is tried next; if it
+meets the targets it is the best so far, else it rules out all below it. When no candidate is left, the mix is the
+cheapest; when the budget of trials is used up first, it is the best found.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slotwise.errors import SlotwiseError
+from slotwise.planning.limit import Limit
+from slotwise.planning.trials import Counts, Trial, Trials
+
+MOST_CANDIDATES = 200_000
+MOST_TIMES = 64
+"""how often the least number of servers is multiplied before the targets count as out of reach"""
+
+
+def along(trials: Trials, mix: Callable[[int], Counts], start: int) -> Trial:
+    """The least i >= 1 for which mix(i), which grows with i, meets the targets; the search begins at `start`."""
+    if trials.question.firm:
+        start = _first_possible(trials, mix, start)
+    step = max(1, math.isqrt(sum(mix(start))) // 2)
+    at = start
+    if trials.of(mix(start)).meets:
+        high, low = start, 0
+        while high > 1:  # of a trace `start` is a guess, and less may do
+            at = max(1, high - step)
+            if trials.question.firm and at < start:
+                low = start - 1
+                break
+            if not trials.of(mix(at)).meets:
+                low = at
+                break
+            high, step = at, 2 * step
+    else:
+        low = start
+        while True:
+            at, step = at + step, 2 * step
+            if at > MOST_TIMES * (start + 1):
+                raise SlotwiseError(_out_of_reach(trials, mix(low)))
+            if trials.of(mix(at)).meets:
+                break
+            low = at
+        high = at
+    while high - low > 1:
+        middle = (low + high) // 2
+        if trials.of(mix(middle)).meets:
+            high = middle
+        else:
+            low = middle
+    return trials.of(mix(high))
+
+
+def _first_possible(trials: Trials, mix: Callable[[int], Counts], start: int) -> int:
+    """The least i from `start` on that theory does not exclude; all below are excluded."""
+    low, at, step = start - 1, start, 1
+    while trials.impossible(mix(at)):
+        low, at, step = at, at + step, 2 * step
+    while at - low > 1:
+        middle = (low + at) // 2
+        if trials.impossible(mix(middle)):
+            low = middle
+        else:
+            at = middle
+    return at
+
+
+def _out_of_reach(trials: Trials, counts: Counts) -> str:
+    last = trials.of(counts)
+    return (
+        f"the target is out of reach: with {sum(counts):,} servers, {last.why or last.verdict}"
+        f" under {trials.question.policy}; try another policy or a milder target"
+    )
+
+
+def scaled_mix(limit: Limit) -> tuple[Callable[[int], Counts], int]:
+    """The mix of the linear program, scaled so that its largest class has i servers; and the i of the program."""
+    largest = float(limit.servers.max())
+    share = limit.servers / largest
+
+    def mix(i: int) -> Counts:
+        return tuple(int(math.ceil(round(float(part) * i, 9))) for part in share)
+
+    return mix, max(1, math.ceil(largest - 1e-9))
+
+
+def cheaper(trials: Trials, best: Trial, limit: Limit, budget: int) -> tuple[Trial, bool]:
+    """The cheapest mix that meets the targets, from one that does; and whether no cheaper one can have been missed."""
+    costs = np.array(trials.question.costs)
+    candidates, complete = _below(best, costs)
+    worth = np.array([pricing.best(limit.prices).limit for pricing in trials.pricings])
+    asked = float(limit.prices @ trials.rho)
+    tried = 0
+    while True:
+        cost = candidates @ costs
+        keep = (cost < best.cost * (1 - 1e-9)) & (cost >= limit.cost * (1 - 1e-9) if trials.question.firm else True)
+        if trials.question.firm:
+            keep &= candidates @ worth > asked * (1 - 1e-9)
+        for trial in trials.done.values():
+            if not trial.meets:
+                keep &= (candidates > np.array(trial.servers)).any(axis=1)
+        candidates = candidates[keep]
+        if len(candidates) == 0:
+            return best, complete
+        if tried == budget:
+            return best, False
+        room = candidates @ worth
+        counts = tuple(int(n) for n in candidates[int(np.argmax(room))])
+        trial = trials.of(counts)
+        tried += trial.replications > 0  # what theory rules out costs nothing
+        if trial.meets:
+            best = trial
+
+
+def _below(best: Trial, costs: NDArray[np.float64]) -> tuple[NDArray[np.int64], bool]:
+    """Every mix that costs less; where they are too many, those near the best one (and False)."""
+    most = np.floor(best.cost / costs).astype(np.int64)
+    low, high = np.zeros_like(most), most
+    complete = True
+    reach = int(most.max())
+    while math.prod((high - low + 1).tolist()) > MOST_CANDIDATES:
+        complete = False
+        reach //= 2
+        low = np.maximum(0, np.array(best.servers) - reach)
+        high = np.minimum(most, np.array(best.servers) + reach)
+    axes = [np.arange(a, b + 1) for a, b in zip(low, high, strict=True)]
+    grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(costs))
+    return grid, complete

@@ -1,0 +1,164 @@
+"""Throughput that is proven against delay that is measured, over beta and the solver of Algorithm 1.
+
+A larger beta stalls servers sooner. That proves more (the region r beta C, or beta C^ where the solver is an argmax
+over a fixed set) and costs time in which stalled servers drain; a weaker solver is quicker and proves less. Which
+setting is best depends on the workload, so each is run on the user's own, all on the same jobs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from slotwise._version import __version__
+from slotwise.errors import InputError
+from slotwise.model import Scenario
+from slotwise.scheduling.policies import POLICIES
+from slotwise.simulation.result import Result
+from slotwise.simulation.simulate import OnProgress, as_scenario, run_policies
+from slotwise.simulation.statistics import paired_difference
+from slotwise.theory.guarantee import proven_share
+from slotwise.theory.load import columns_of, scaled_rates, with_load
+from slotwise.theory.region import Region, locate
+
+GRID = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)
+SOLVERS = ("auto", "greedy", "greedy-fill")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One choice of beta and solver."""
+
+    key: str
+    """b (the limit of h(Q)), or beta where the scenario has a constant one"""
+    beta: float
+    solver: str
+    share: float | None
+    """proven share of the capacity region in the direction of this load; None: nothing is proven"""
+    why: str
+    result: Result
+
+    @property
+    def name(self) -> str:
+        """As it is set."""
+        return f"{self.key} = {self.beta:g}, solver = {self.solver}"
+
+
+@dataclass(frozen=True)
+class Tradeoff:
+    """All settings, and which one to take."""
+
+    scenario: Scenario
+    policy: str
+    intensity: float
+    settings: tuple[Setting, ...]
+
+    @property
+    def proven(self) -> tuple[Setting, ...]:
+        """Those that are proven to carry this load (for a trace: if it were Poisson with the same averages)."""
+        return tuple(s for s in self.settings if s.share is not None and s.share > self.intensity and s.result.stable)
+
+    @property
+    def recommended(self) -> Setting:
+        """The shortest queue among those proven for this load; of those as short, the one that proves most."""
+        stable = tuple(setting for setting in self.settings if setting.result.stable)
+        among = self.proven or stable or self.settings
+        shortest = min(among, key=lambda setting: setting.result.mean_queue.mean)
+        equal = [setting for setting in among if not _longer(setting.result, shortest.result)]
+        return max(equal, key=lambda setting: (setting.share or 0.0, -setting.result.mean_queue.mean))
+
+    @property
+    def statement(self) -> str:
+        """The recommendation in one plain sentence."""
+        best = self.recommended
+        queue = best.result.mean_queue
+        half = queue.half_width
+        found = f"mean queue {queue.mean:.4g}" + (f" ± {half:.2g}" if half else "")
+        law = ", were its arrivals Poisson" if self.scenario.workload.trace is not None else ""
+        if self.proven:
+            ground = f"proven below intensity {best.share:.4g}{law}, with the load at {self.intensity:.4g}"
+            rest = "no setting that is proven for this load has a significantly shorter queue"
+        else:
+            most = max((setting.share or 0.0 for setting in self.settings), default=0.0)
+            ground = f"no setting is proven at this load{law}: the most is {most:.4g}, the load is at {self.intensity:.4g}"
+            rest = "it has the shortest queue" if best.result.stable else "and every setting's queue grows"
+        return f"Use {best.name} ({ground}): {found}; {rest}."
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs: plain values, null where nothing is proven or known."""
+        return {
+            "scenario": self.scenario.name,
+            "seed": self.scenario.run.seed,
+            "version": __version__,
+            "policy": self.policy,
+            "intensity": self.intensity if math.isfinite(self.intensity) else None,
+            "settings": [
+                {
+                    setting.key: setting.beta,
+                    "solver": setting.solver,
+                    "guarantee": setting.share,
+                    "why": setting.why,
+                    "mean_queue": {
+                        "mean": setting.result.mean_queue.mean,
+                        "ci95": [setting.result.mean_queue.low, setting.result.mean_queue.high],
+                    },
+                    "wait": setting.result.wait,
+                    "stalled_fraction": setting.result.as_dict()["stalled_fraction"],
+                    "stable": setting.result.stable,
+                }
+                for setting in self.settings
+            ],
+            "recommended": {self.recommended.key: self.recommended.beta, "solver": self.recommended.solver},
+            "statement": self.statement,
+        }
+
+
+def tradeoff(
+    scenario: str | Path | Scenario,
+    policy: str | None = None,
+    *,
+    betas: Sequence[float] = GRID,
+    solvers: Sequence[str] = SOLVERS,
+    overrides: Iterable[str] = (),
+    workers: int | None = None,
+    on_progress: OnProgress | None = None,
+) -> Tradeoff:
+    """Run every beta with every solver. The policy is the scenario's own where it has a beta, else algorithm1."""
+    ready = as_scenario(scenario, overrides)
+    chosen = policy or (ready.policy.name if _has_beta(ready.policy.name) else "algorithm1")
+    if not _has_beta(chosen):
+        known = ", ".join(name for name in POLICIES if _has_beta(name))
+        raise InputError(f"{chosen} has no beta to choose", where="policy", remedy=f"use one of: {known}")
+    for beta in betas:
+        if not 0 < beta < 1:
+            raise InputError(f"is {beta:g}", where="beta", remedy="use numbers between 0 and 1")
+    if not betas or not solvers:
+        raise InputError("there is nothing to try", where="beta and solver", remedy="give at least one of each")
+    given = dict(ready.policy.options) if chosen == ready.policy.name else {}
+    key = "b" if given.get("beta") is None else "beta"
+    loaded = with_load(ready)
+    columns = columns_of(loaded)
+    rates = scaled_rates(loaded, columns)
+    region: Region = locate(rates * [job_type.mean_service for job_type in loaded.types], columns)
+    pairs = [(solver, beta) for solver in solvers for beta in betas]
+    options = [{**given, key: beta, "solver": solver} for solver, beta in pairs]
+    shares = [proven_share(loaded, rates, region, each) for each in options]  # refuses unknown solvers first
+    results = run_policies(ready, [(chosen, each) for each in options], workers, on_progress=on_progress)
+    settings = tuple(
+        Setting(key, beta, solver, share, why, result)
+        for (solver, beta), (share, why), result in zip(pairs, shares, results, strict=True)
+    )
+    return Tradeoff(ready, chosen, region.intensity, settings)
+
+
+def _has_beta(policy: str) -> bool:
+    return policy in POLICIES and {"b", "beta", "solver"} <= POLICIES[policy].Options.model_fields.keys()
+
+
+def _longer(one: Result, other: Result) -> bool:
+    """Whether the first has a significantly longer queue, on the same jobs."""
+    difference = paired_difference([run.mean_queue for run in one.runs], [run.mean_queue for run in other.runs])
+    return difference.mean > 0 if difference.low is None else difference.low > 0

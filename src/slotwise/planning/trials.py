@@ -1,0 +1,210 @@
+"""Does this many servers meet the targets? Decided by as many replications as it takes, and remembered.
+
+Replications are added while the decision is in doubt: after each look (4, 8, 16, 32 of them, for a trace 2, 4, 8,
+16) the targets are met if every interval lies below its limit, missed if one lies above. With L looks each interval
+has confidence 1 - alpha / L, so that over all looks together a decision is wrong with probability alpha at most
+(Bonferroni). What is in doubt after the last look is not taken for met. Replication i meets the same jobs whatever
+the servers (common random numbers), which makes neighbouring numbers of servers comparable.
+
+Before anything is run, theory may say no: the load is outside the capacity region, utilisation (which is known
+exactly, by Little's law) is too high, or a lower bound on the mean queue is above the target.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from slotwise.model import Scenario
+from slotwise.packing import spaces_of
+from slotwise.planning.targets import MEANINGS, Targets, estimate
+from slotwise.scheduling.policies import make_policy
+from slotwise.simulation.drift import STRETCHES, stable
+from slotwise.simulation.measurements import Measurements
+from slotwise.simulation.replication import Task
+from slotwise.simulation.simulate import InterruptedRunError, run_on_threads
+from slotwise.simulation.statistics import Interval
+from slotwise.theory.bounds import best_lower_bound, changes_of
+from slotwise.theory.pricing import Listed, Pricing, pricing_of
+from slotwise.theory.ray import Columns
+from slotwise.theory.region import locate
+from slotwise.workloads.jobs import Jobs
+
+Counts = tuple[int, ...]
+FIRST_LOOK, FIRST_LOOK_AT_TRACE = 4, 2
+LOOKS = 4
+MARGIN = 1e-9
+
+
+class Verdict(enum.StrEnum):
+    """What can be said of some servers."""
+
+    MEETS = "meets"
+    MISSES = "misses"
+    DOUBT = "in doubt"
+    IMPOSSIBLE = "impossible"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What was found out about one choice of servers."""
+
+    servers: Counts
+    cost: float
+    verdict: Verdict
+    why: str
+    replications: int = 0
+    estimates: dict[str, Interval] | None = None
+
+    @property
+    def meets(self) -> bool:
+        """Shown to meet every target."""
+        return self.verdict is Verdict.MEETS
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is to be planned."""
+
+    scenario: Scenario
+    jobs: Jobs
+    policy: str
+    options: dict[str, Any]
+    targets: Targets
+    confidence: float
+    costs: tuple[float, ...]
+
+    @property
+    def is_trace(self) -> bool:
+        """The jobs are given one by one, not by laws."""
+        return self.scenario.workload.trace is not None
+
+    @property
+    def firm(self) -> bool:
+        """Whether theory speaks about the long run of this workload on a cluster that stays as it is."""
+        return not self.is_trace and not changes_of(self.scenario)
+
+    def cost(self, counts: Sequence[int]) -> float:
+        """What these servers cost."""
+        return float(sum(n * cost for n, cost in zip(counts, self.costs, strict=True)))
+
+    def with_servers(self, counts: Sequence[int]) -> Scenario:
+        """The scenario with so many servers of each class."""
+        cluster = self.scenario.cluster
+        servers = tuple(
+            server.model_copy(update={"count": int(n)}) for server, n in zip(cluster.servers, counts, strict=True)
+        )
+        return self.scenario.model_copy(update={"cluster": cluster.model_copy(update={"servers": servers})})
+
+
+class Trials:
+    """Answers, each found once."""
+
+    def __init__(
+        self,
+        question: Question,
+        workers: int | None = None,
+        looks: int = LOOKS,
+        on_trial: Callable[[Counts, int], None] | None = None,
+    ) -> None:
+        self.question = question
+        self.done: dict[Counts, Trial] = {}
+        self._workers, self._on_trial = workers, on_trial
+        self._compiled = False
+        first = FIRST_LOOK_AT_TRACE if question.is_trace else FIRST_LOOK
+        self._looks = [first * 2**i for i in range(looks)]
+        self.level = 1 - (1 - question.confidence) / looks
+        self._size_blind = not make_policy(question.policy, **question.options).needs_durations
+        jobs = question.jobs
+        self.rho = jobs.rates * jobs.mean_service
+        self.used = self.rho @ jobs.sizes.demand
+        """mean use of each resource, in the integer units of the sizes (jobs packed by type)"""
+        self.pricings: list[Pricing] = [
+            pricing_of(space) for space in spaces_of(question.scenario.cluster.servers, jobs.sizes)
+        ]
+
+    def impossible(self, counts: Counts) -> str:
+        """Why theory rules these servers out, or nothing."""
+        asked = self.question
+        if not any(counts):
+            return "no servers"
+        holds = sum(n * pricing.space.counts for n, pricing in zip(counts, self.pricings, strict=True))
+        if ((self.rho > 0) & (holds == 0)).any():
+            return "a type that arrives fits no server"
+        if not asked.firm:
+            return ""
+        columns = Columns(self.pricings, counts)
+        region = locate(self.rho, columns)
+        if region.supportable is False:
+            return f"cannot carry the load (intensity {region.intensity:.4g})"
+        if "utilisation" in asked.targets:
+            share = self.utilisation(counts)
+            if share > asked.targets["utilisation"] * (1 + MARGIN):
+                return f"utilisation is {share:.4g}"
+        queue = min(
+            asked.targets.get("mean_queue", math.inf), asked.targets.get("mean_wait", math.inf) * asked.jobs.rate
+        )
+        if queue < math.inf and self._size_blind and all(isinstance(one, Listed) for one in self.pricings):
+            bound = best_lower_bound(asked.with_servers(counts), asked.jobs.rates, columns)
+            if bound.mean_queue > queue * (1 + MARGIN):
+                return f"no policy has a mean queue below {bound.mean_queue:.4g} ({bound.kind})"
+        return ""
+
+    def utilisation(self, counts: Counts) -> float:
+        """Of the resource most in use, in the long run, if the servers keep up."""
+        whole = np.array(counts) @ self.question.jobs.sizes.capacity
+        return float(max((use / all_ for use, all_ in zip(self.used, whole, strict=True) if use > 0), default=0.0))
+
+    def of(self, counts: Counts) -> Trial:
+        """The verdict on these servers."""
+        if counts not in self.done:
+            why = self.impossible(counts)
+            cost = self.question.cost(counts)
+            self.done[counts] = Trial(counts, cost, Verdict.IMPOSSIBLE, why) if why else self._simulate(counts)
+        return self.done[counts]
+
+    def _simulate(self, counts: Counts) -> Trial:
+        asked = self.question
+        scenario = asked.with_servers(counts)
+        runs: list[Measurements] = []
+        for look in self._looks:
+            if self._on_trial is not None:
+                self._on_trial(counts, look)
+            tasks = [
+                Task(scenario, asked.jobs, asked.policy, asked.options, replication)
+                for replication in range(len(runs), look)
+            ]
+            done, interrupted = run_on_threads(tasks, self._workers, compiled=self._compiled)
+            self._compiled = True
+            if interrupted:
+                raise InterruptedRunError([])
+            runs += [done[at] for at in sorted(done)]
+            estimates = {key: self._estimate(runs, key, counts) for key in asked.targets}
+            verdict, why = self._judge(estimates, runs)
+            if verdict is not Verdict.DOUBT:
+                break
+        return Trial(counts, asked.cost(counts), verdict, why, len(runs), estimates)
+
+    def _estimate(self, runs: list[Measurements], key: str, counts: Counts) -> Interval:
+        if key == "utilisation" and self.question.firm:
+            share = self.utilisation(counts)
+            return Interval(share, share, share)
+        return estimate(runs, key, self.level)
+
+    def _judge(self, estimates: dict[str, Interval], runs: list[Measurements]) -> tuple[Verdict, str]:
+        targets = self.question.targets
+        for key, interval in estimates.items():
+            if interval.low is not None and interval.low > targets[key] * (1 + MARGIN):
+                return Verdict.MISSES, f"{MEANINGS[key]} is above {targets[key]:g}"
+        series = [run.queue_series for run in runs if len(run.series) >= STRETCHES]
+        if self.question.firm and series and not stable(series).stable:
+            return Verdict.MISSES, "the queue grows"
+        for key, interval in estimates.items():
+            if interval.high is None or interval.high > targets[key] * (1 + MARGIN):
+                return Verdict.DOUBT, f"{MEANINGS[key]} is too close to {targets[key]:g}"
+        return Verdict.MEETS, ""
