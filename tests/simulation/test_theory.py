@@ -145,7 +145,7 @@ LAWS = {
 
 @pytest.mark.parametrize("law", list(LAWS))
 def test_jobs_in_service_are_the_offered_load_whatever_the_policy(law: str) -> None:
-    base = slotwise.load_scenario("table1", ["workload.intensity=0.75", "run.events=100000", "run.replications=8"])
+    base = slotwise.load_scenario("table1", ["workload.intensity=0.75", "run.until=700", "run.replications=8"])
     made = base.model_copy(update={"workload": type(base.workload)(intensity=0.75, **LAWS[law])})  # type: ignore[arg-type]
     policies = ["algorithm1", "m14", "g16", "best-fit", "fifo", "tetris"]
     for result in slotwise.compare(made, policies).results:
@@ -153,7 +153,7 @@ def test_jobs_in_service_are_the_offered_load_whatever_the_policy(law: str) -> N
             assert result.policy == "g16"  # random sampling is the one that may not keep up here
             continue
         assert result.offered == pytest.approx(75.0)
-        holds([run.in_service for run in result.runs], result.offered, 0.03)
+        holds([run.in_service for run in result.runs], result.offered, 0.06)
         # what is in service takes its share of every resource
         rho = np.array([2, 11, 2]) / 15 * 75
         memory = rho @ [15, 17.1, 7] / (20 * 90)
