@@ -24,6 +24,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("algorithm1", {"beta": 0.7, "ties": "first", "reduce_stalls": False}),
     ("algorithm1", {"beta": 0.95, "stall_cap": 0.5, "spread": "cap"}),
     ("algorithm1", {"b": 0.98, "p": 0.9, "spread": "linear-cap", "stall_cap": 0.6}),
+    ("algorithm1", {"b": 0.98, "p": 1.0, "spread": "linear-cap", "stall_cap": 1.0}),
     ("algorithm1", {"p": 0.5, "z": 0.1, "spread": "off"}),
     ("algorithm1", {"p": 0.5, "z": 0.1, "spread": "cap", "stall_cap": 0.3, "reduce_stalls": False}),
     ("algorithm1", {"faithful": True, "beta": 0.9}),

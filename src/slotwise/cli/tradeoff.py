@@ -94,4 +94,6 @@ def tradeoff_view(found: Tradeoff) -> RenderableType:
             Text(verdict + (" <" if setting is best else ""), "green" if result.stable else "bold red"),
             style="bold" if setting is best else "",
         )
-    return Group(table, Text(found.statement))
+    unproven = {setting.solver: setting.why for setting in found.settings if setting.share is None}
+    notes = [Text(f"- {solver}: {why}", "dim") for solver, why in unproven.items()]
+    return Group(table, *notes, Text(found.statement))

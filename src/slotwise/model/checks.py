@@ -20,7 +20,7 @@ def check(scenario: Scenario) -> None:
         _check_trace(scenario)
         return
     for key in ("typing", "time_scale"):
-        if key in scenario.workload.model_fields_set:
+        if getattr(scenario.workload, key) != type(scenario.workload).model_fields[key].default:
             raise InputError(
                 "is for traces only", where=f"workload.{key}", remedy="remove it, or give workload.trace"
             )
@@ -157,7 +157,7 @@ def _check_trace(scenario: Scenario) -> None:
             "types beside a trace", where="types", remedy="remove them: workload.typing makes types from the trace"
         )
     for key in ("arrivals", "service"):
-        if key in scenario.workload.model_fields_set:
+        if getattr(scenario.workload, key) != type(scenario.workload).model_fields[key].default:
             raise InputError(
                 "a law beside a trace",
                 where=f"workload.{key}",
