@@ -232,7 +232,7 @@ def test_stalls_and_resets_really_happen() -> None:
         scheduler = Scheduler(instance.cluster, instance.types, "algorithm1", beta=0.95)
         events = Events(rng, instance, weights=ALL_EVENTS | {"submit": 60})
         waiting: list[str] = []
-        for _ in range(120):
+        for _ in range(200):
             event = events.next(scheduler, waiting)
             placements, requeued = perform(scheduler, event)
             if event[0] in ("submit", "cancel"):
