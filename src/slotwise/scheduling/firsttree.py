@@ -1,8 +1,9 @@
-"""The lowest-numbered server with enough room: a tournament tree of the largest free amount of each resource.
+"""The lowest-numbered server with enough room: a tournament tree of what the servers below each node can take.
 
-Node n holds, for each resource, the maximum over the servers below it. A node whose maxima do not cover the demand is
-skipped whole; since the maxima of several resources may come from different servers, a promising node can
-disappoint, and the search then goes on to the right.
+Node n holds, for each resource, the largest free amount below it, and a bit for each type of which a job would fit some server
+below it. A node is skipped whole unless its maxima cover the demand and it has the bit of the largest type that the
+demand covers. For a job as large as its type that bit is exact, so the search goes straight down; for a smaller one a
+promising node can disappoint, and the search then goes on to the right.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
-from slotwise.scheduling.memory import int_rows
-from slotwise.scheduling.state import PRESENT, STATUS, State, free, servers
+from slotwise.scheduling.memory import int_rows, ints
+from slotwise.scheduling.state import PRESENT, STATUS, State, demand, free, order, servers
 
+MOST_BITS = 62
 CLOSED = -1
 """Room of a server that takes no jobs: less than any demand."""
 
@@ -25,16 +27,37 @@ def tree(s: State) -> NDArray[np.int64]:
 
 
 @kernel
+def tree_types(s: State) -> NDArray[np.int64]:
+    """(2 leaves,): bit j is set where a type-j job would fit some server below the node."""
+    return ints(s.at_tree_types, 2 * s.n_tree)
+
+
+@kernel
+def _types_that_fit(s: State, server: int) -> int:
+    fitting = 0
+    for j in range(min(s.n_types, MOST_BITS)):
+        fits = True
+        for r in range(s.n_resources):
+            fits = fits and free(s)[server, r] >= demand(s)[j, r]
+        if fits:
+            fitting |= 1 << j
+    return fitting
+
+
+@kernel
 def update(s: State, server: int) -> None:
     """Bring the server's leaf, and the nodes above it that change, up to date."""
-    nodes = tree(s)
+    nodes, types = tree(s), tree_types(s)
     node = s.n_tree + server
     open_ = servers(s)[server, STATUS] == PRESENT
     for r in range(s.n_resources):
         nodes[node, r] = free(s)[server, r] if open_ else CLOSED
+    types[node] = _types_that_fit(s, server) if open_ else 0
     while node > 1:
         node //= 2
-        changed = False
+        fitting = types[2 * node] | types[2 * node + 1]
+        changed = types[node] != fitting
+        types[node] = fitting
         for r in range(s.n_resources):
             largest = max(nodes[2 * node, r], nodes[2 * node + 1, r])
             if nodes[node, r] != largest:
@@ -53,14 +76,28 @@ def _covers(nodes: NDArray[np.int64], node: int, need: NDArray[np.int64]) -> boo
 
 
 @kernel
+def _bit_of(s: State, need: NDArray[np.int64]) -> int:
+    """The bit of the largest type that the need covers: a server without room for that has none for the need."""
+    for n in range(s.n_types):
+        j = order(s)[0, n]
+        covered = j < MOST_BITS
+        for r in range(s.n_resources):
+            covered = covered and demand(s)[j, r] <= need[r]
+        if covered:
+            return 1 << j
+    return 0
+
+
+@kernel
 def first_fit(s: State, need: NDArray[np.int64], start: int) -> int:
     """The lowest-numbered server from `start` on whose free room covers the need, -1 where there is none."""
-    nodes, half = tree(s), s.n_tree
+    nodes, types, half = tree(s), tree_types(s), s.n_tree
     if start >= half:
         return -1
+    bit = _bit_of(s, need)
     node = half + start
     while True:
-        if _covers(nodes, node, need):
+        if types[node] & bit == bit and _covers(nodes, node, need):
             if node >= half:
                 return node - half
             node *= 2

@@ -128,6 +128,7 @@ class State:
     at_stall_reason: int
     at_h: int
     at_tree: int
+    at_tree_types: int
     at_groups: int
     at_group_free: int
     at_cells: int

@@ -192,6 +192,7 @@ class Store:
                 bitmap.add(s, row, server)
         s.n_tree = 1 << (int(S) - 1).bit_length()
         self.put("tree", np.full((2 * s.n_tree if s.keeps_tree else 1, R), -1, np.int64))
+        self.put("tree_types", np.zeros(2 * s.n_tree if s.keeps_tree else 1, np.int64))
         self.put("shortest", np.full((J, 2 * s.n_tree if s.own_queues else 1), LONGEST, np.int64))
         self._make_fit_index()
         for server in range(old):
