@@ -29,9 +29,9 @@ from slotwise.simulation.simulate import run_policies
 def compare(
     scenario: ScenarioArgument,
     policy: Annotated[
-        list[str], typer.Option("--policy", "-p", help="policies, separated by commas; the first is compared with")
+        list[str], typer.Option("--policy", "-p", metavar="NAMES", help="two policies or more, separated by commas")
     ],
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="write a report page there")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="also write a report page there")] = None,
     overrides: SetOption = None,
     workers: WorkersOption = None,
     engine: EngineOption = "threads",

@@ -28,12 +28,14 @@ STYLES = {Verdict.HOLDS: "green", Verdict.IN_PART: "yellow", Verdict.FAILS: "red
 def reproduce(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help=f"experiments (default: all): {', '.join(EXPERIMENTS)}"),
+        typer.Argument(metavar="NAME", help=f"experiments (default: all): {', '.join(EXPERIMENTS)}"),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="short runs: a minute's look")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="short runs, for a first look")] = False,
     trace: Annotated[
         list[str] | None,
-        typer.Option(metavar="FORMAT=DIR", help="a real trace, google2011=DIR; a generated one is used otherwise"),
+        typer.Option(
+            metavar="FORMAT=DIR", help="use this trace, such as google2011=DIR (default: a generated one)"
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="where the report goes")] = Path(REPORT),
     seed: Annotated[int, typer.Option(min=0, help="the same seed gives the same report data")] = 1,
