@@ -33,6 +33,13 @@ lint: $(READY) ## ruff and mypy --strict
 bench: $(READY) ## the benchmarks, side by side in one run
 	$(BIN)/python -m benchmarks
 
+docs: $(READY) ## the documentation as a site, in site/
+	$(BIN)/python docs/generate.py
+	$(BIN)/mkdocs build --quiet
+
+dist: $(READY) ## sdist and wheel, in dist/
+	$(BIN)/python -m build --no-isolation --outdir dist
+
 lock: ## write requirements.lock anew from pyproject.toml (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --all-extras --group dev \
 	    --no-emit-index-url --no-header --no-annotate pyproject.toml -o requirements.lock
