@@ -48,6 +48,8 @@ def random_instance(rng: random.Random, *, n_resources: int | None = None, alike
         steps = [rng.randint(0, int(room[r] / units[r])) for r in range(R)]
         if any(steps):
             demand = tuple(n * units[r] for r, n in enumerate(steps))
+            if types and rng.random() < 0.25:
+                demand = types[-1].demand  # twins make ties
             mean = rng.choice([0.5, 1.0, 2.0])
             types.append(JobType(name=f"type{len(types)}", demand=demand, mean_service=mean))
     return Instance(Cluster(resources=RESOURCES[:R], servers=tuple(classes)), types)

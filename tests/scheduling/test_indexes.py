@@ -224,6 +224,16 @@ def test_queues_are_lists(own: bool) -> None:
         check_queues(state, plain)
 
 
+def test_growing_keeps_the_job_numbers_that_are_still_free() -> None:
+    store = store_of("m14", [[1]], [[4]], 1)
+    state: Any = store.state
+    taken = [queues.admit(state, 0) for _ in range(10)]
+    store.grow_jobs(2 * state.max_jobs)
+    taken += [queues.admit(state, 0) for _ in range(int(state.n_free_jobs))]
+    assert sorted(taken) == list(range(state.max_jobs))
+    assert (state.n_free_jobs, state.free_job) == (0, -1)
+
+
 def check_queues(state: Any, plain: dict[int, list[int]]) -> None:
     rows = jobs(state)
     for q, line in plain.items():

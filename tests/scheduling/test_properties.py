@@ -226,7 +226,7 @@ class Checks:
 def test_stalls_and_resets_really_happen() -> None:
     """The runs above would prove nothing about stalling if nothing ever stalled."""
     seen = {"stalls": 0, "resets": 0}
-    for seed in range(10):
+    for seed in range(16):
         rng = random.Random(seed)
         instance = random_instance(rng)
         scheduler = Scheduler(instance.cluster, instance.types, "algorithm1", beta=0.95)
@@ -244,6 +244,56 @@ def test_stalls_and_resets_really_happen() -> None:
         seen["resets"] += scheduler._state.resets
     assert seen["stalls"] > 20
     assert seen["resets"] > 100
+
+
+def two_sizes(small: int, large: int) -> tuple[Cluster, list[JobType]]:
+    servers = (
+        ServerClass(name="small", count=small, capacity=(3,)),
+        ServerClass(name="large", count=large, capacity=(9,)),
+    )
+    types = [JobType(name="one", demand=(1,)), JobType(name="five", demand=(5,))]
+    return Cluster(resources=("r",), servers=servers), types
+
+
+@pytest.mark.parametrize("name", ["algorithm1", "m14", "best-fit", "fifo", "vqs-bf", "easy-backfill"])
+def test_jobs_of_a_failed_server_start_again_together_and_in_order(name: str) -> None:
+    cluster, types = two_sizes(2, 0)
+    if name == "vqs-bf":
+        cluster, types = cluster.model_copy(update={"servers": cluster.servers[:1]}), types[:1]
+    scheduler = Scheduler(cluster, types, name)
+    for job in ("a", "b"):
+        scheduler.submit(job, "one", duration=1.0)
+    home = scheduler.running["a"]
+    assert scheduler.running == {"a": home, "b": home}
+    other = next(server for server in scheduler.servers if server != home)
+    requeued, placements = scheduler.fail_server(home)
+    assert requeued == ["a", "b"]
+    assert placements == [("a", other), ("b", other)]
+
+
+def test_with_room_for_one_the_older_job_starts_again() -> None:
+    cluster, types = two_sizes(2, 0)
+    scheduler = Scheduler(cluster, types, "first-fit")
+    for job in "abcde":
+        scheduler.submit(job, "one")
+    assert scheduler.fail_server("small-0") == (["a", "b", "c"], [("a", "small-1")])
+    scheduler.complete("d")
+    assert scheduler.running == {"a": "small-1", "b": "small-1", "e": "small-1"}
+
+
+def test_jobs_that_no_server_takes_wait_apart_while_the_state_grows() -> None:
+    """One queue per server: those whom nobody can hold are not lost when 64 more servers of the wrong kind join."""
+    cluster, types = two_sizes(1, 0)
+    scheduler = Scheduler(cluster, types, "m14", queues="own")
+    for n in range(3):
+        assert scheduler.submit(f"five{n}", "five") == []
+    assert scheduler.explain("five1").because[-1].reason.name == "FITS_NO_SERVER"
+    for n in range(64):
+        assert scheduler.add_server(f"more{n}", "small") == []
+    assert scheduler._state.max_servers > 64
+    assert scheduler.submit("five3", "five") == []
+    assert scheduler.add_server("big", "large") == [("five0", "big")]
+    assert [scheduler.complete(f"five{n}") for n in range(3)] == [[(f"five{n + 1}", "big")] for n in range(3)]
 
 
 @pytest.mark.parametrize("name", ["vqs", "vqs-bf"])
