@@ -10,8 +10,12 @@ from instances import ALL_EVENTS, Events, perform, random_instance
 from naive import NaiveSlots, beta_of, maximal_configurations
 
 from slotwise._kernel import JIT
+from slotwise.model import Cluster, JobType, ServerClass
 from slotwise.scheduling.policies import make_policy
+from slotwise.scheduling.policies.slots import beta
 from slotwise.scheduling.scheduler import Scheduler
+from slotwise.scheduling.state import COUNT
+from slotwise.scheduling.weights import best_configuration
 
 pytestmark = pytest.mark.core
 
@@ -125,3 +129,38 @@ def naive_step(naive: NaiveSlots, event: tuple[Any, ...], types: dict[str, int],
     if kind == "drain" and naive.servers[numbers[name]].state == "draining":
         return []
     return getattr(naive, kind)(numbers[name])
+
+
+def twins(**options: Any) -> Scheduler:
+    """Two types of one size on a server for three: with equal queues all four configurations are tied."""
+    server = ServerClass(name="s", count=1, capacity=(6,))
+    types = [JobType(name=name, demand=(2,)) for name in "ab"]
+    return Scheduler(Cluster(resources=("r",), servers=(server,)), types, "algorithm1", **options)
+
+
+@pytest.mark.parametrize("solver", ["enumerate", "dp"])
+def test_among_ties_a_server_prefers_what_contains_its_jobs(solver: str) -> None:
+    scheduler = twins(solver=solver)
+    arrays = scheduler._store.arrays
+    for n in range(20):
+        scheduler.submit(n, "ab"[n % 2])
+    arrays["weight"][:] = 5.0  # all is tied, whatever runs
+    for held, containing in [((2, 1), {(2, 1)}), ((0, 2), {(0, 3), (1, 2)}), ((1, 0), {(3, 0), (2, 1), (1, 2)})]:
+        arrays["running"][0], arrays["servers"][0, COUNT] = held, sum(held)
+        seen = set()
+        for _ in range(80):
+            assert best_configuration(scheduler._state, 0) == 15.0
+            seen.add(tuple(arrays["choice"][0].tolist()))
+        assert seen <= containing
+        assert seen == containing or solver == "dp", "each of them is taken at times"
+
+
+@pytest.mark.parametrize("options", [o for n, o in VARIANTS if n == "algorithm1"], ids=str)
+def test_beta_is_what_the_definition_says(options: dict[str, Any]) -> None:
+    scheduler = twins(**options)
+    state, right = scheduler._state, beta_of(scheduler.policy.options)
+    for waiting in (0, 1, 7, 400, 4095, 4096, 100_000):
+        for servers in (1, 7, 10, 1000):
+            for stalled in {0, 1, servers // 10, servers * 6 // 10, servers}:
+                state.n_waiting, state.n_stalled, state.n_servers = waiting, stalled, servers
+                assert beta(state) == pytest.approx(right(waiting, stalled, servers), rel=1e-12, abs=1e-15)
