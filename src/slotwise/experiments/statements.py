@@ -277,4 +277,4 @@ def _worsens(theirs: Line, ours: Line, *, upwards: bool) -> Grade:
         return Grade(IN_PART, evidence, "its queue does not grow, it only falls behind Algorithm 1's")
     if alone:
         return Grade(IN_PART, evidence, "so does Algorithm 1's queue, by as much or more")
-    return Grade(FAILS, evidence, f"neither {name}'s queue nor its ratio to Algorithm 1's grows")
+    return Grade(FAILS, evidence, f"neither {name}'s queue nor its ratio to Algorithm 1's grows steadily")
