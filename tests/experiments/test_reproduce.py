@@ -171,6 +171,10 @@ def test_compare_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     tails = pl.read_parquet(out / "data" / "wait-tail.parquet")
     shares = tails.filter(policy="best-fit")["share_above"].to_numpy()
     assert (np.diff(shares) <= 0).all()
+    p95 = simulate("example1", "best-fit", overrides=["run.events=3000", "run.replications=2"]).wait["p95"]
+    assert p95 is not None
+    beyond = tails.filter((pl.col("policy") == "best-fit") & (pl.col("wait") >= p95))["share_above"][0]
+    assert beyond == pytest.approx(0.05, abs=0.005)
     with pytest.raises(SystemExit):
         main(arguments)
     assert "report:" not in capsys.readouterr().out

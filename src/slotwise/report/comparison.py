@@ -9,9 +9,12 @@ from slotwise.report.drawing import Series, curves, dots, lines
 from slotwise.report.palette import label_of
 from slotwise.report.tables import number, with_band
 from slotwise.simulation.histogram import EDGES
+from slotwise.simulation.meter import LARGEST
 from slotwise.simulation.result import Comparison, Result
 
 LEAST_TAIL = 1e-4
+NEAREST = 1e-4
+"""of the longest wait: where the time axis of the tail begins"""
 
 
 def comparison_page(comparison: Comparison) -> Page:
@@ -112,8 +115,9 @@ def _tails(results: tuple[Result, ...], names: list[str]) -> Figure:
         if total == 0:
             continue
         above = 1.0 - bins.cumsum() / total
-        edges = EDGES[1 : len(above) + 1] if len(EDGES) > len(above) else EDGES[: len(above)]
-        kept = [(float(t), float(p)) for t, p in zip(edges, above, strict=False) if t > 0 and p >= LEAST_TAIL]
+        least = NEAREST * max(run.wait_sums[:, LARGEST].max() for run in result.runs)
+        pairs = zip(EDGES[1:].tolist(), above.tolist(), strict=True)
+        kept = [(t, p) for t, p in pairs if t > least and p >= LEAST_TAIL]
         if kept:
             series.append(Series(result.policy, [t for t, _ in kept], [p for _, p in kept]))
             data += [{"policy": result.policy, "wait": t, "share_above": p} for t, p in kept]
