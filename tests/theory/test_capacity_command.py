@@ -93,7 +93,10 @@ def test_the_page_fits_and_says_it_in_words(width: int) -> None:
 def trace_scenario(count: int, trace: str = "google-like") -> Scenario:
     return parse_scenario(
         {
-            "cluster": {"resources": ["cpu", "memory"], "servers": [{"name": "s", "count": count, "capacity": [1, 1]}]},
+            "cluster": {
+                "resources": ["cpu", "memory"],
+                "servers": [{"name": "s", "count": count, "capacity": [1, 1]}],
+            },
             "workload": {"trace": trace},
             "run": {"jobs": 4000},
         }

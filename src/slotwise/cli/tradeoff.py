@@ -31,7 +31,9 @@ def tradeoff(
     solver: Annotated[
         str | None, typer.Option("--solver", help=f"solvers to try (default: {','.join(SOLVERS)})")
     ] = None,
-    figure: Annotated[str | None, typer.Option("--figure", metavar="FILE", help="draw it: .svg, .png or .pdf")] = None,
+    figure: Annotated[
+        str | None, typer.Option("--figure", metavar="FILE", help="draw it: .svg, .png or .pdf")
+    ] = None,
     overrides: SetOption = None,
     as_json: JsonOption = False,
     workers: WorkersOption = None,
@@ -58,7 +60,9 @@ def _numbers(text: str) -> tuple[float, ...]:
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
-        raise InputError(f"{text!r} is not a list of numbers", where="--beta", remedy="write 0.8,0.9, say") from None
+        raise InputError(
+            f"{text!r} is not a list of numbers", where="--beta", remedy="write 0.8,0.9, say"
+        ) from None
 
 
 def tradeoff_view(found: Tradeoff) -> RenderableType:
@@ -90,4 +94,6 @@ def tradeoff_view(found: Tradeoff) -> RenderableType:
             Text(verdict + (" <" if setting is best else ""), "green" if result.stable else "bold red"),
             style="bold" if setting is best else "",
         )
-    return Group(table, Text(found.statement))
+    unproven = {setting.solver: setting.why for setting in found.settings if setting.share is None}
+    notes = [Text(f"- {solver}: {why}", "dim") for solver, why in unproven.items()]
+    return Group(table, *notes, Text(found.statement))

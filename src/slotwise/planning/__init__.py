@@ -5,4 +5,15 @@ from slotwise.planning.targets import MEANINGS, check_targets, parse_targets
 from slotwise.planning.tradeoff import Setting, Tradeoff, tradeoff
 from slotwise.planning.trials import Trial, Verdict
 
-__all__ = ["MEANINGS", "Plan", "Setting", "Tradeoff", "Trial", "Verdict", "check_targets", "parse_targets", "plan", "tradeoff"]
+__all__ = [
+    "MEANINGS",
+    "Plan",
+    "Setting",
+    "Tradeoff",
+    "Trial",
+    "Verdict",
+    "check_targets",
+    "parse_targets",
+    "plan",
+    "tradeoff",
+]

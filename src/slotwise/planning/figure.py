@@ -23,7 +23,7 @@ def draw(found: Tradeoff, path: str | Path) -> None:
             f"{path.suffix or 'no ending'!r} is no picture format", where=str(path), remedy="use .svg, .png or .pdf"
         )
     with matplotlib.rc_context({"svg.hashsalt": "slotwise", "svg.fonttype": "none", "font.size": 9}):
-        figure = Figure(figsize=(7.2, 4.4), layout="constrained")
+        figure = Figure(figsize=(7.2, 4.8), layout="constrained")
         axes = figure.add_subplot()
         best = found.recommended
         for i, solver in enumerate(dict.fromkeys(setting.solver for setting in found.settings)):
@@ -35,10 +35,13 @@ def draw(found: Tradeoff, path: str | Path) -> None:
                     continue
                 x = [setting.share or 0.0 for setting in some]
                 intervals = [setting.result.mean_queue for setting in some]
+                halves = [interval.half_width or 0.0 for interval in intervals]
+                # on a log scale what reaches 0 would reach down for ever
+                below = [min(half, 0.8 * one.mean) for half, one in zip(halves, intervals, strict=True)]
                 axes.errorbar(
                     x,
                     [interval.mean for interval in intervals],
-                    yerr=[interval.half_width or 0.0 for interval in intervals],
+                    yerr=[below, halves],
                     color=colour,
                     marker=marker,
                     markerfacecolor=colour if proven else "white",
@@ -48,16 +51,29 @@ def draw(found: Tradeoff, path: str | Path) -> None:
                     capsize=2,
                     label=f"solver {solver}" + ("" if proven else " (nothing proven)"),
                 )
-                for setting in some:
-                    if proven or setting in (some[0], some[-1]):
+                for n, setting in enumerate(some):
+                    if proven or n in (0, len(some) - 1):
+                        crowded = n > 0 and abs(x[n] - x[n - 1]) < 0.055  # then below the mark
                         axes.annotate(
                             f"{setting.beta:g}",
                             (setting.share or 0.0, setting.result.mean_queue.mean),
                             textcoords="offset points",
-                            xytext=(5, 5),
+                            xytext=(5, -11 if crowded and n % 2 else 5),
                             fontsize=7,
                             color=colour,
                         )
+        grows = [setting for setting in found.settings if not setting.result.stable]
+        if grows:
+            axes.scatter(
+                [setting.share or 0.0 for setting in grows],
+                [setting.result.mean_queue.mean for setting in grows],
+                marker="x",
+                s=60,
+                color="black",
+                linewidths=1,
+                zorder=4,
+                label="the queue grows without bound",
+            )
         axes.scatter(
             [best.share or 0.0],
             [best.result.mean_queue.mean],
@@ -76,7 +92,7 @@ def draw(found: Tradeoff, path: str | Path) -> None:
         axes.set_ylabel("mean queue, measured")
         axes.set_title(f"{found.scenario.name}, {found.policy}: numbers at the marks are {best.key}", fontsize=10)
         axes.grid(True, which="major", color="0.9", linewidth=0.6)
-        axes.legend(fontsize=7.5, frameon=False)
+        figure.legend(loc="outside lower center", ncols=3, fontsize=7.5, frameon=False)
         try:
             figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
         except OSError as error:

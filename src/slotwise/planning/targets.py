@@ -64,7 +64,9 @@ def check_targets(targets: Mapping[str, float]) -> Targets:
             raise InputError(f"is {limit:g}", where=where, remedy="no wait is below 0: give 0 or more")
         if key in ("mean_wait", "mean_queue") and limit <= 0:
             raise InputError(
-                f"is {limit:g}", where=where, remedy="no number of servers spares every job the wait: give more than 0"
+                f"is {limit:g}",
+                where=where,
+                remedy="no number of servers spares every job the wait: give more than 0",
             )
     return {key: float(limit) for key, limit in targets.items()}
 

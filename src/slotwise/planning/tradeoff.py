@@ -59,7 +59,9 @@ class Tradeoff:
     @property
     def proven(self) -> tuple[Setting, ...]:
         """Those that are proven to carry this load (for a trace: if it were Poisson with the same averages)."""
-        return tuple(s for s in self.settings if s.share is not None and s.share > self.intensity and s.result.stable)
+        return tuple(
+            s for s in self.settings if s.share is not None and s.share > self.intensity and s.result.stable
+        )
 
     @property
     def recommended(self) -> Setting:

@@ -61,7 +61,9 @@ class TraceBound:
         """A lower bound on the mean over these runs of their mean queues."""
         if self.reason:
             return Bound(0.0, "none", (self.reason,))
-        bounds = [max(0.0, self._mean_in_system(run.ended - run.measured, run.ended) - run.in_service) for run in runs]
+        bounds = [
+            max(0.0, self._mean_in_system(run.ended - run.measured, run.ended) - run.in_service) for run in runs
+        ]
         told = (
             "path by path on this very trace, for every policy, also one that knows service times",
             "with as many jobs in service as were measured here",
