@@ -59,7 +59,7 @@ def test_no_bound_is_above_what_was_seen() -> None:
             assert seen.high is not None
             assert result.bound.mean_queue <= seen.high, (seed, result.policy, result.bound)
         kinds.add(results[0].bound.kind)
-    assert {"erlang-c", "workload"} <= kinds  # the suite tries more than one kind
+    assert len(kinds - {"none", "unstable"}) > 1  # the suite tries more than one kind
 
 
 def test_the_clairvoyant_carry_no_size_blind_bound() -> None:

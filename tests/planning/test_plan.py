@@ -145,9 +145,10 @@ def test_dear_classes_are_not_bought() -> None:
 
 
 def test_prices_are_all_or_none() -> None:
+    servers = [{**TWO["cluster"]["servers"][0], "price": None}, TWO["cluster"]["servers"][1]]
+    half_priced = parse_scenario({**TWO, "cluster": {**TWO["cluster"], "servers": servers}})
     with pytest.raises(InputError, match=r"\(small\)\.price: has no price, but others have"):
-        servers = [{**TWO["cluster"]["servers"][0], "price": None}, TWO["cluster"]["servers"][1]]
-        plan(parse_scenario({**TWO, "cluster": {**TWO["cluster"], "servers": servers}}), {"mean_wait": 0.1})
+        plan(half_priced, {"mean_wait": 0.1})
     with pytest.raises(InputError, match="is 0, so any number would do"):
         plan(many(1.0, price=0.0), {"mean_wait": 0.1})
     with pytest.raises(InputError, match="confidence: is 1"):

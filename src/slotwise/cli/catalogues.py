@@ -13,7 +13,7 @@ from slotwise.scheduling.policies import POLICIES, make_policy
 
 
 def policies(
-    name: Annotated[str | None, typer.Argument(help="show the options of this policy")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="show the options of this policy")] = None,
 ) -> None:
     """List the policies, or the options of one."""
     if name is None:

@@ -15,6 +15,8 @@ from slotwise.errors import InputError, SlotwiseError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "simulate": ("slotwise.cli.simulate", "simulate"),
+    "compare": ("slotwise.cli.compare", "compare"),
+    "reproduce": ("slotwise.cli.reproduce", "reproduce"),
     "capacity": ("slotwise.cli.capacity", "capacity"),
     "plan": ("slotwise.cli.plan", "plan"),
     "tradeoff": ("slotwise.cli.tradeoff", "tradeoff"),
@@ -25,6 +27,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
 """command: (module, a function or a Typer app in it)"""
 
 FAILED, BAD_INPUT = 1, 2
+INTERRUPTED = 130
+"""what Typer makes of Ctrl-C within a command"""
 
 
 def _version(show: bool) -> None:
@@ -76,6 +80,9 @@ def run(action: Callable[[], Any]) -> int:
     """Do it and turn what happens into an exit code."""
     try:
         code = action()
+        sys.stdout.flush()  # here, where a reader that has gone can still be dealt with
+        if code == INTERRUPTED:
+            raise KeyboardInterrupt
         return code if isinstance(code, int) else 0
     except InputError as error:
         print(f"slotwise: {error}", file=sys.stderr)
@@ -83,7 +90,7 @@ def run(action: Callable[[], Any]) -> int:
     except SlotwiseError as error:
         print(f"slotwise: {error}", file=sys.stderr)
         return FAILED
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         print("slotwise: interrupted", file=sys.stderr)
         return FAILED
     except BrokenPipeError:
@@ -94,7 +101,8 @@ def run(action: Callable[[], Any]) -> int:
         shown = getattr(error, "format_message", None)
         if shown is None:
             raise
-        print(f"slotwise: {shown()}", file=sys.stderr)
+        if shown():  # empty where help was shown instead
+            print(f"slotwise: {shown()}", file=sys.stderr)
         return int(getattr(error, "exit_code", BAD_INPUT))
 
 

@@ -25,12 +25,17 @@ def plan(
     scenario: ScenarioArgument,
     target: Annotated[
         list[str] | None,
-        typer.Option("--target", "-t", metavar="KEY=LIMIT", help=f"again for more; {', '.join(MEANINGS)}"),
+        typer.Option(
+            "--target", "-t", metavar="KEY=LIMIT", help=f"at most this; repeatable; one of {', '.join(MEANINGS)}"
+        ),
     ] = None,
     policy: Annotated[
-        str | None, typer.Option("--policy", "-p", help="the policy to plan for (default: the scenario's)")
+        str | None,
+        typer.Option("--policy", "-p", metavar="NAME", help="the policy to plan for (default: the scenario's)"),
     ] = None,
-    confidence: Annotated[float, typer.Option("--confidence", help="that the targets are met")] = 0.95,
+    confidence: Annotated[
+        float, typer.Option("--confidence", metavar="SHARE", help="how sure to be that the targets are met")
+    ] = 0.95,
     overrides: SetOption = None,
     as_json: JsonOption = False,
     workers: WorkersOption = None,

@@ -14,15 +14,27 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from slotwise._kernel import is_compiled
 
-ScenarioArgument = Annotated[str, typer.Argument(help="a scenario file, or the name of one that ships")]
+ScenarioArgument = Annotated[
+    str, typer.Argument(metavar="SCENARIO", help="a scenario file, or a name of `slotwise scenarios`")
+]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="change a dotted key of the scenario")
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="change a key of the scenario, such as run.events=20000; repeatable"
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
-WorkersOption = Annotated[int | None, typer.Option("--workers", min=1, help="threads (default: one a core)")]
-EngineOption = Annotated[str, typer.Option("--engine", help="threads, or dask for many machines")]
+WorkersOption = Annotated[
+    int | None, typer.Option("--workers", min=1, help="number of threads (default: one a core)")
+]
+EngineOption = Annotated[
+    str, typer.Option("--engine", metavar="ENGINE", help="where runs go: threads, or dask for many machines")
+]
 AddressOption = Annotated[
-    str | None, typer.Option("--scheduler-address", help="of the Dask scheduler (engine dask)")
+    str | None,
+    typer.Option(
+        "--scheduler-address", metavar="ADDRESS", help="address of the Dask scheduler, with --engine dask"
+    ),
 ]
 
 messages = Console(stderr=True)

@@ -26,7 +26,8 @@ from slotwise.simulation.simulate import InterruptedRunError, run_policies
 def simulate(
     scenario: ScenarioArgument,
     policy: Annotated[
-        list[str] | None, typer.Option("--policy", "-p", help="a policy; again for more (default: the scenario's)")
+        list[str] | None,
+        typer.Option("--policy", "-p", metavar="NAME", help="a policy; repeatable (default: the scenario's)"),
     ] = None,
     overrides: SetOption = None,
     as_json_: JsonOption = False,

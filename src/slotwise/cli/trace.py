@@ -21,7 +21,7 @@ from slotwise.workloads.traces.show import closeness_view, summary_view, types_v
 from slotwise.workloads.traces.summary import summarise
 from slotwise.workloads.typemaking import METHODS, make_types
 
-app = typer.Typer(help="Bring traces in, describe them, cut and join them.", no_args_is_help=True)
+app = typer.Typer(help="Import traces, describe them, cut, join and generate them.", no_args_is_help=True)
 
 # File names and messages may hold brackets, so nothing is read as markup.
 _out = Console(markup=False, highlight=False)
@@ -54,22 +54,33 @@ def _save(trace: Trace, path: Path) -> None:
     _err.print(f"{path}: {len(trace):,} jobs")
 
 
-@app.command("import", help="Read a trace in one of many formats: " + ", ".join(FORMATS) + ".")
+@app.command(
+    "import",
+    help="Read a trace in one of many formats and write it as Parquet.\n\nExample: slotwise trace import csv jobs.csv -o jobs.parquet --map arrival=submitted",
+)
 def import_(
     format: Annotated[str, typer.Argument(metavar="FORMAT", help=", ".join(FORMATS))],  # noqa: A002
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="files, or their directory")],
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH", help="files, or their directory")],
     output: Output,
     interrupted: Annotated[
         str | None,
-        typer.Option(help="keep or drop jobs not seen to their end (default: as is usual for the format)"),
+        typer.Option(metavar="keep|drop", help="what to do with jobs not seen to their end (default: by format)"),
     ] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="count bad rows and read on")] = False,
     map_: Annotated[
-        list[str] | None, typer.Option("--map", metavar="NAME=COLUMN", help="csv, parquet: which column is what")
+        list[str] | None,
+        typer.Option(
+            "--map",
+            metavar="NAME=COLUMN",
+            help="csv, parquet: the column that holds arrival, duration, demand.cpu, ...; repeatable",
+        ),
     ] = None,
-    time_unit: Annotated[str | None, typer.Option(help="csv, parquet: s, ms, us, ns, min, h, d or iso")] = None,
+    time_unit: Annotated[
+        str | None, typer.Option(metavar="UNIT", help="csv, parquet: s, ms, us, ns, min, h, d or iso")
+    ] = None,
     option: Annotated[
-        list[str] | None, typer.Option("-O", "--option", metavar="KEY=VALUE", help="an option of the format")
+        list[str] | None,
+        typer.Option("-O", "--option", metavar="KEY=VALUE", help="an option of the format; repeatable"),
     ] = None,
 ) -> None:
     options: dict[str, Any] = dict(_pairs(option, "--option"))
@@ -96,7 +107,7 @@ def import_(
 @app.command()
 def summary(
     trace: TraceFile,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
     figure: Annotated[
         Path | None, typer.Option(metavar="FILE", help="arrivals over time, .svg, .png or .pdf")
     ] = None,
@@ -105,7 +116,7 @@ def summary(
         typer.Option(metavar="RESOURCE=SIZE", help="what one server holds, for the load in servers"),
     ] = None,
 ) -> None:
-    """Counts, rates, demands, durations, burstiness and offered load."""
+    """Describe a trace: counts, rates, demands, durations, burstiness and offered load."""
     found = read_trace(trace)
     facts = summarise(found, _numbers(capacity, "--capacity"))
     if figure is not None:
@@ -128,7 +139,7 @@ def window(
     first: Annotated[int, typer.Option(help="jobs to pass over")] = 0,
     jobs: Annotated[int | None, typer.Option(help="jobs to take")] = None,
 ) -> None:
-    """A part of a trace, by time or by number of jobs."""
+    """Cut a part out of a trace, by time or by number of jobs."""
     _save(tools.window(read_trace(trace), start=start, end=end, first=first, jobs=jobs), output)
 
 
@@ -140,7 +151,7 @@ def thin(
     by_batch: Annotated[bool, typer.Option("--by-batch", help="keep or drop whole batches")] = False,
     seed: Seed = 1,
 ) -> None:
-    """A random share of a trace."""
+    """Keep a random share of the jobs of a trace."""
     _save(tools.thin(read_trace(trace), keep, seed=seed, by_batch=by_batch), output)
 
 
@@ -151,17 +162,17 @@ def scale(
     time: Annotated[float, typer.Option(help="arrival times times this: 2 halves the rate")] = 1.0,
     duration: Annotated[float, typer.Option(help="durations times this")] = 1.0,
 ) -> None:
-    """A slower or faster trace, or one with longer jobs."""
+    """Stretch or shrink the times of a trace, or the durations of its jobs."""
     _save(tools.scale(read_trace(trace), time, duration=duration), output)
 
 
 @app.command()
 def concat(
-    traces: Annotated[list[Path], typer.Argument(metavar="TRACE...")],
+    traces: Annotated[list[Path], typer.Argument(metavar="TRACE", help="two traces or more")],
     output: Output,
     gap: Annotated[float | None, typer.Option(help="seconds between the traces")] = None,
 ) -> None:
-    """Traces one after the other."""
+    """Put traces one after the other."""
     _save(tools.concat([read_trace(path) for path in traces], gap=gap), output)
 
 
@@ -171,7 +182,7 @@ def split(
     output: Annotated[Path, typer.Option("-o", "--output", metavar="DIRECTORY", help="one trace each goes there")],
     by: Annotated[str, typer.Option(help="tenant or priority")] = "tenant",
 ) -> None:
-    """A trace for each tenant."""
+    """Write a trace for each tenant, or for each priority."""
     parts = tools.split(read_trace(trace), by)
     output.mkdir(parents=True, exist_ok=True)
     for part in parts.values():
@@ -181,12 +192,12 @@ def split(
 @app.command()
 def bootstrap(
     trace: TraceFile,
-    jobs: Annotated[int, typer.Argument(help="how many jobs")],
+    jobs: Annotated[int, typer.Argument(metavar="JOBS", help="how many jobs")],
     output: Output,
     block: Annotated[float, typer.Option(help="seconds of the real trace kept together")] = tools.BLOCK_SECONDS,
     seed: Seed = 1,
 ) -> None:
-    """A longer trace from pieces of a real one, its burstiness kept."""
+    """Make a longer trace from pieces of a real one, its burstiness kept."""
     _save(tools.bootstrap(read_trace(trace), jobs, seed=seed, block=block), output)
 
 
@@ -199,9 +210,9 @@ def types(
     capacity: Annotated[
         list[str] | None, typer.Option(metavar="RESOURCE=SIZE", help="what one server holds")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
 ) -> None:
-    """Queue types for the jobs of a trace, and the resource-time that rounding up to them wastes."""
+    """Sort the jobs of a trace into queue types, and say what rounding up to them wastes."""
     given = {"types": count, "levels": levels}
     found = read_trace(trace, columns=[])
     options = {name: value for name, value in given.items() if value is not None}
@@ -219,7 +230,7 @@ def generate_(
     jobs: Annotated[int, typer.Option(help="how many jobs")] = 100_000,
     seed: Seed = 1,
 ) -> None:
-    """A make-believe trace with the shape of a real one."""
+    """Generate a trace with the shape of a real one."""
     if name in PROFILES:
         profile = PROFILES[name]
     elif Path(name).suffix == ".parquet":
@@ -233,12 +244,12 @@ def generate_(
 def compare(
     real: TraceFile,
     made: Annotated[Path, typer.Argument(metavar="OTHER", help="another trace over the same resources")],
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
     figure: Annotated[
         Path | None, typer.Option(metavar="FILE", help="both side by side, .svg, .png or .pdf")
     ] = None,
 ) -> None:
-    """How close one trace comes to another: type mix, durations, load and burstiness."""
+    """Say how close one trace comes to another: type mix, durations, load and burstiness."""
     one, other = read_trace(real), read_trace(made)
     near = closeness(one, other)
     if figure is not None:

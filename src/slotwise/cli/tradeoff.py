@@ -23,16 +23,27 @@ from slotwise.planning.tradeoff import tradeoff as compute
 def tradeoff(
     scenario: ScenarioArgument,
     policy: Annotated[
-        str | None, typer.Option("--policy", "-p", help="one with a beta (default: the scenario's, or algorithm1)")
+        str | None,
+        typer.Option(
+            "--policy", "-p", metavar="NAME", help="a policy with a beta (default: the scenario's, or algorithm1)"
+        ),
     ] = None,
     beta: Annotated[
-        str | None, typer.Option("--beta", help=f"limits of beta to try (default: {','.join(map(str, GRID))})")
+        str | None,
+        typer.Option(
+            "--beta",
+            metavar="NUMBERS",
+            help=f"limits of beta to try, separated by commas (default: {','.join(map(str, GRID))})",
+        ),
     ] = None,
     solver: Annotated[
-        str | None, typer.Option("--solver", help=f"solvers to try (default: {','.join(SOLVERS)})")
+        str | None,
+        typer.Option(
+            "--solver", metavar="NAMES", help=f"solvers to try, separated by commas (default: {','.join(SOLVERS)})"
+        ),
     ] = None,
     figure: Annotated[
-        str | None, typer.Option("--figure", metavar="FILE", help="draw it: .svg, .png or .pdf")
+        str | None, typer.Option("--figure", metavar="FILE", help="also draw it: .svg, .png or .pdf")
     ] = None,
     overrides: SetOption = None,
     as_json: JsonOption = False,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from slotwise.errors import InputError
+from slotwise.model.integers import integers
 from slotwise.model.laws import BatchArrivals
 
 if TYPE_CHECKING:
@@ -18,6 +19,11 @@ def check(scenario: Scenario) -> None:
     if scenario.workload.trace is not None:
         _check_trace(scenario)
         return
+    for key in ("typing", "time_scale"):
+        if getattr(scenario.workload, key) != type(scenario.workload).model_fields[key].default:
+            raise InputError(
+                "is for traces only", where=f"workload.{key}", remedy="remove it, or give workload.trace"
+            )
     if not scenario.types:
         raise InputError(
             "there are no job types", where="types", remedy="add a [[types]] table, or give workload.trace"
@@ -49,6 +55,23 @@ def check_cluster(cluster: Cluster) -> None:
                 where=f"cluster.events[{i}].servers",
                 remedy=f"use one of: {', '.join(names)}",
             )
+    _check_departures(cluster)
+
+
+def _check_departures(cluster: Cluster) -> None:
+    """No more servers leave than there are."""
+    left = {server.name: server.count for server in cluster.servers}
+    for i, event in sorted(enumerate(cluster.events), key=lambda item: item[1].at):
+        if event.action == "join":
+            left[event.servers] += event.count
+        elif event.count > left[event.servers]:
+            raise InputError(
+                f"{event.count} servers of {event.servers!r} leave at {event.at:g}, but there are {left[event.servers]}",
+                where=f"cluster.events[{i}].count",
+                remedy="lower it",
+            )
+        else:
+            left[event.servers] -= event.count
 
 
 def check_types(cluster: Cluster, types: Sequence[JobType]) -> None:
@@ -67,6 +90,7 @@ def check_types(cluster: Cluster, types: Sequence[JobType]) -> None:
         if not any(_fits(job_type, server.capacity) for server in additive):
             short = _largest_shortfall(cluster, job_type)
             raise InputError(f"fits no server: {short}", where=where, remedy="lower it, or add a larger server")
+    integers(cluster, types)  # refuses what cannot be kept exactly
 
 
 def _fits(job_type: JobType, capacity: Sequence[object]) -> bool:
@@ -132,6 +156,13 @@ def _check_trace(scenario: Scenario) -> None:
         raise InputError(
             "types beside a trace", where="types", remedy="remove them: workload.typing makes types from the trace"
         )
+    for key in ("arrivals", "service"):
+        if getattr(scenario.workload, key) != type(scenario.workload).model_fields[key].default:
+            raise InputError(
+                "a law beside a trace",
+                where=f"workload.{key}",
+                remedy="remove it: the trace says when and how long",
+            )
     if scenario.workload.intensity is not None:
         raise InputError(
             "a trace has its own load, so it cannot be scaled to an intensity",

@@ -63,14 +63,16 @@ class Hyperexponential(Law):
     def _one_way(self) -> Hyperexponential:
         phases = self.probabilities is not None or self.means is not None
         if phases == (self.scv is not None):
-            raise ValueError("needs either scv, or probabilities and means")
+            raise ValueError("needs one way to say its shape; give either scv, or probabilities and means")
         if phases:
             if self.probabilities is None or self.means is None:
-                raise ValueError("needs both probabilities and means")
+                raise ValueError("has only one of probabilities and means; give both")
             if len(self.probabilities) != len(self.means):
-                raise ValueError("needs as many means as probabilities")
+                raise ValueError(
+                    f"has {len(self.means)} means for {len(self.probabilities)} probabilities; give one for each"
+                )
             if abs(sum(self.probabilities) - 1) > 1e-9:
-                raise ValueError(f"probabilities add up to {sum(self.probabilities):g}, not to 1")
+                raise ValueError(f"the probabilities add up to {sum(self.probabilities):g}; make them add up to 1")
         return self
 
     def phases(self) -> list[tuple[float, float]]:
@@ -116,9 +118,9 @@ class MarkovModulated(Law):
     @model_validator(mode="after")
     def _shapes(self) -> MarkovModulated:
         if len(self.rates) != len(self.sojourns):
-            raise ValueError("needs as many sojourns as rates")
+            raise ValueError(f"has {len(self.sojourns)} sojourns for {len(self.rates)} rates; give one for each")
         if not any(self.rates):
-            raise ValueError("needs at least one rate above 0")
+            raise ValueError("all rates are 0, so nothing arrives; give at least one above 0")
         return self
 
 
@@ -141,7 +143,7 @@ class BatchArrivals(Law):
     def _adds_up(self) -> BatchArrivals:
         total = sum(batch.probability for batch in self.batches)
         if abs(total - 1) > 1e-9:
-            raise ValueError(f"the probabilities of the batches add up to {total:g}, not to 1")
+            raise ValueError(f"the probabilities of the batches add up to {total:g}; make them add up to 1")
         return self
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import tomllib
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
@@ -65,7 +66,7 @@ def _text_of(source: str | Path) -> tuple[str, str, str]:
         ) from None
     except IsADirectoryError:
         raise InputError("is a directory", where=str(path), remedy="name a TOML file in it") from None
-    except (UnicodeDecodeError, PermissionError) as error:
+    except (UnicodeDecodeError, OSError) as error:
         raise InputError(f"cannot be read: {error}", where=str(path), remedy="use a UTF-8 TOML file") from None
 
 
@@ -74,7 +75,8 @@ def _anchor_trace(tables: dict[str, Any], folder: Path) -> None:
     workload = tables.get("workload")
     if isinstance(workload, dict) and isinstance(workload.get("trace"), str):
         trace = Path(workload["trace"])
-        if not trace.is_absolute() and not trace.exists():
+        generated = trace.suffix == "" and trace.parent == Path()  # a generator's name, not a file
+        if not generated and not trace.is_absolute() and not trace.exists():
             workload["trace"] = str(folder / trace)
 
 
@@ -90,8 +92,10 @@ def _override(tables: dict[str, Any], override: str) -> None:
         value = text.strip()  # a bare word is a string
     *path, last = [part.strip() for part in key.split(".")]
     if path == ["run"] and last in LENGTHS:  # the one asked for now takes the place of the one in the file
-        for other in LENGTHS:
-            tables.get("run", {}).pop(other, None)
+        run = tables.get("run")
+        if isinstance(run, dict):
+            for other in LENGTHS:
+                run.pop(other, None)
     place: Any = tables
     for part in path:
         place = _step(place, part, where)
@@ -121,43 +125,86 @@ def _position(items: list[Any], part: str, where: str) -> int:
     raise InputError(f"there is no {part!r}", where=where, remedy=f"use one of: {known}")
 
 
+WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "decimal": "a number",
+    "string": "a text in quotes",
+    "tuple": "a list in [ ]",
+    "model": "a table",
+    "dict": "a table",
+    "bool": "true or false",
+    "callable": "a function, which only Python can give",
+}
+LIMITS = {
+    "greater_than": "above",
+    "greater_than_equal": "at least",
+    "less_than": "below",
+    "less_than_equal": "at most",
+}
+
+
 def _first_mistake(error: ValidationError, where: str) -> InputError:
-    """The first of pydantic's findings, in our words."""
-    finding = error.errors(include_url=False)[0]
+    """The first of pydantic's findings, in our words; a misspelt key before what is missing because of it."""
+    findings = error.errors(include_url=False)
+    finding = next((each for each in findings if each["type"] == "extra_forbidden"), findings[0])
     place = _place(finding["loc"])
-    kind, context = finding["type"], finding.get("ctx", {})
-    key = str(finding["loc"][-1]) if finding["loc"] else ""
-    what, remedy = finding["msg"].removeprefix("Value error, "), "see the reference of scenario keys"
-    given = finding["input"] if not isinstance(finding["input"], Decimal) else float(finding["input"])
-    if kind == "extra_forbidden":
-        what, remedy = "unknown key", _nearest_key(finding["loc"])
-    elif kind == "missing":
-        what, remedy = "is missing", f"add {key} = ..."
-    elif kind in ("greater_than", "greater_than_equal", "less_than", "less_than_equal"):
-        limit = context.get("gt", context.get("ge", context.get("lt", context.get("le"))))
-        words = {"greater_than": "above", "greater_than_equal": "at least", "less_than": "below"}
-        what, remedy = f"is {given}", f"must be {words.get(kind, 'at most')} {limit}"
-    elif kind == "finite_number":
-        what, remedy = f"is {given}", "must be a finite number"
-    elif kind.endswith(("_type", "_parsing")) or kind.startswith(("int_", "float_", "decimal_")):
-        wanted = kind.removesuffix("_type").removesuffix("_parsing").split("_")[0]
-        words = {"int": "a whole number", "float": "a number", "decimal": "a number", "string": "a text in quotes"}
-        words |= {"tuple": "a list in [ ]", "model": "a table", "dict": "a table", "bool": "true or false"}
-        what, remedy = f"is {given!r}", f"must be {words.get(wanted, wanted)}"
-    elif kind in ("union_tag_invalid", "union_tag_not_found"):
-        what = f"unknown law {context['tag']!r}" if "tag" in context else "has no law"
-        tags = str(context.get("expected_tags", "")).replace("'", "") or "see the reference"
-        remedy = f"use law = one of: {tags}" if tags != "see the reference" else 'write { law = "poisson" }, say'
-    elif kind == "literal_error":
-        what, remedy = f"is {given!r}", f"use one of: {context['expected']}"
-    elif kind == "too_short":
-        what, remedy = "is empty", "give at least one"
-    # a list that is "too short" because its items are wrong, or both arms of a union, are one mistake
-    places = {_place(other["loc"]) for other in error.errors(include_url=False)}
+    what, remedy = _in_words(finding)
+    # both arms of a union are one mistake, and so is a list that is "too short" because its items are wrong
+    for other in findings:
+        if other["type"] == "literal_error" and other is not finding and _place(other["loc"]) == place:
+            remedy += f", or {other['ctx']['expected']}"
+    places = {_place(other["loc"]) for other in findings}
     more = sum(not any(other != one and other.startswith(one) for other in places) for one in places) - 1
     if more:
         remedy += f" (and {more} more mistake{'s' if more > 1 else ''} in this scenario)"
     return InputError(what, where=f"{where}: {place}" if place else where, remedy=remedy)
+
+
+def _in_words(finding: Any) -> tuple[str, str]:
+    """What is wrong, and what would be right."""
+    kind, context = finding["type"], finding.get("ctx", {})
+    given = _given(finding["input"])
+    if kind == "extra_forbidden":
+        return "unknown key", _nearest_key(finding["loc"])
+    if kind == "missing":
+        key = str(finding["loc"][-1])
+        return "is missing", f"add [{key}]" if key == "cluster" else f"add {key} = ..."
+    if kind in LIMITS:
+        return f"is {given}", f"must be {LIMITS[kind]} {next(iter(context.values())):g}"
+    if kind == "finite_number":
+        return f"is {given}", "must be a finite number"
+    if kind in ("decimal_max_digits", "decimal_whole_digits", "decimal_max_places"):
+        return "has too many digits to be kept exactly", f"use at most {context['max_digits']}, or a larger unit"
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        if "tag" not in context:
+            return "has no law", 'write { law = "..." } with the name of one'
+        return f"unknown law {context['tag']!r}", f"use one of: {context['expected_tags'].replace(chr(39), '')}"
+    if kind == "literal_error":
+        return f"is {given}", f"use one of: {context['expected']}"
+    if kind == "string_too_short":
+        return "is empty", "write at least one character"
+    if kind == "too_short":
+        some, least = context.get("actual_length", 0), context["min_length"]
+        return "is empty" if not some else f"has {some}", f"give at least {'one' if least == 1 else least}"
+    if kind == "value_error":
+        what, _, remedy = finding["msg"].removeprefix("Value error, ").partition("; ")
+        return what, remedy
+    wanted = kind.removesuffix("_type").removesuffix("_parsing").split("_")[0]
+    return f"is {given}", f"must be {WORDS.get(wanted, wanted)}"
+
+
+def _given(value: Any) -> str:
+    """What the user wrote, as TOML writes it."""
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Decimal):
+        return str(value) if value.is_finite() else str(float(value))
+    return repr(value)
 
 
 def _place(location: tuple[int | str, ...]) -> str:
@@ -193,23 +240,25 @@ _TAGS = {
 def _nearest_key(location: tuple[int | str, ...]) -> str:
     """What the user may have meant by an unknown key: a near one, or the list of those that exist."""
     model: type[BaseModel] = Scenario
-    for part in location[:-1]:
+    for part, after in itertools.pairwise(location):
         if isinstance(part, int) or part not in model.model_fields:
             continue
-        inner = _model_in(model.model_fields[part].annotation)
-        if inner is None:
+        inner = _models_in(model.model_fields[part].annotation)
+        if not inner:
             return "remove it"
-        model = inner
+        # of several laws the one that the user named, which comes next in pydantic's location
+        model = next((each for each in inner if _law_of(each) == after), inner[0])
     known = list(model.model_fields)
     near = difflib.get_close_matches(str(location[-1]), known, 1)
     return f"did you mean {near[0]}?" if near else f"the keys here are: {', '.join(known)}"
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    for inner in getattr(annotation, "__args__", ()):
-        found = _model_in(inner)
-        if found is not None:
-            return found
-    return None
+        return [annotation]
+    return [model for inner in getattr(annotation, "__args__", ()) for model in _models_in(inner)]
+
+
+def _law_of(model: type[BaseModel]) -> str | None:
+    law = model.model_fields.get("law")
+    return law.annotation.__args__[0] if law is not None and law.annotation is not None else None

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from slotwise.errors import InputError
 
-LARGEST = 2**53
-"""Sums of sizes stay exact in floating point too, where scores are computed from them."""
+LARGEST = 2**52
+"""Sizes stay exact in floating point too, where scores are computed from them, and a thousand times a size (the grid of the
+fit index) stays below 2^63."""
 
 
 def digits_behind_point(sizes: Iterable[Decimal]) -> int:
@@ -37,7 +38,7 @@ def scaled(sizes: Sequence[Sequence[Decimal]], digits: Sequence[int], *, where: 
             if value >= LARGEST:
                 raise InputError(
                     f"{size} with {digits[r]} digits behind the point is too large to be kept exactly",
-                    where=where,
+                    where=f"{where}[{i}]",
                     remedy="use a larger unit (GB for bytes) or fewer digits",
                 )
             table[i, r] = value

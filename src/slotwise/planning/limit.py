@@ -73,4 +73,4 @@ def cheapest(rho: Vector, need: Vector, pricings: Sequence[Pricing], capacity: V
     scale = float(np.max(worth / costs))
     proven = float(dual @ np.concatenate([rho, need / unit])) / max(scale, 1e-300)
     servers = np.bincount(of, weights=answer.x, minlength=len(pricings))
-    return Limit(servers, proven, w)
+    return Limit(servers.astype(np.float64), proven, w)

@@ -91,7 +91,7 @@ def scaled_mix(limit: Limit) -> tuple[Callable[[int], Counts], int]:
     share = limit.servers / largest
 
     def mix(i: int) -> Counts:
-        return tuple(int(math.ceil(round(float(part) * i, 9))) for part in share)
+        return tuple(math.ceil(round(float(part) * i, 9)) for part in share)
 
     return mix, max(1, math.ceil(largest - 1e-9))
 

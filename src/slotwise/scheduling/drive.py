@@ -22,6 +22,7 @@ from slotwise.scheduling.state import (
     SERVER,
     STATUS,
     TYPE,
+    WAITING,
     State,
     capacity,
     configuration,
@@ -100,7 +101,9 @@ def join(s: State, server: int, c: int, policy_join: Any) -> None:
 def drain(s: State, server: int, leave: Any, arrive: Any) -> None:
     """The server takes no more jobs; those on it run to their end."""
     begin(s)
-    _close(s, server, leave, arrive)
+    _shut(s, server)
+    leave(s, server, 0)
+    _send_away(s, server, arrive)
 
 
 @kernel
@@ -124,27 +127,36 @@ def fail(s: State, server: int, leave: Any, arrive: Any) -> None:
     for n in range(s.n_moved):
         vacate(s, lost[n])
     if was_present:
-        servers(s)[server, STATUS] = PRESENT
-        _close(s, server, leave, arrive)
-    servers(s)[server, STATUS] = ABSENT
+        _shut(s, server)
+    # all are back in line before anybody is asked: who is younger, or came later, must not start before them
     for n in range(s.n_moved):
-        j = rows[lost[n], TYPE]
-        join_queue(s, lost[n], queue_for(s, j), True)
-        arrive(s, j, lost[n])
+        join_queue(s, lost[n], queue_for(s, rows[lost[n], TYPE]), True)
+    if was_present:
+        leave(s, server, 0)
+        _send_away(s, server, arrive)
+    servers(s)[server, STATUS] = ABSENT
+    for n in range(s.n_moved - 1, -1, -1):
+        if rows[lost[n], SERVER] == WAITING:  # the one before may have brought it along
+            arrive(s, rows[lost[n], TYPE], lost[n])
 
 
 @kernel
-def _close(s: State, server: int, leave: Any, arrive: Any) -> None:
+def _shut(s: State, server: int) -> None:
+    """No index offers the server any more."""
     servers(s)[server, STATUS] = DRAINING
     s.n_servers -= 1
     if s.keeps_free:
         reindex(s, server)
-    leave(s, server, 0)
     if s.own_queues:
         for j in range(s.n_types):
             refresh_shortest(s, j, server)
+
+
+@kernel
+def _send_away(s: State, server: int, arrive: Any) -> None:
+    """Those who waited for this server (own queues) join the shortest queues of the others."""
+    if s.own_queues:
         for j in range(s.n_types):
-            # those who waited for this server join the shortest queues of the others
             while queues(s)[server * s.n_types + j, HEAD] >= 0:
                 i = queues(s)[server * s.n_types + j, HEAD]
                 leave_queue(s, i)

@@ -20,6 +20,7 @@ from slotwise.scheduling.state import (
     MODE,
     PRESENT,
     PREVIOUS,
+    QUEUE,
     SERVER,
     STALLED,
     STATUS,
@@ -92,14 +93,14 @@ def _why_not_started(view: View, i: int, j: int, demand: NDArray[np.int64], pres
     first = _first_in_line(view)
     if getattr(policy, "blocks", False) and first != i:
         return Because(Reason.BLOCKED, {"first": view.job_of[first]})
-    if policy.needs_durations and first != i:
-        on = int(store.arrays["policy_ints"][backfill.ON])
-        server = view.server_of.get(on, "none yet")
-        return Because(Reason.RESERVED, {"first": view.job_of[first], "server": server})
     if policy.holds_tokens:
         return Because(Reason.NOT_SAMPLED, {"rate": float(state.tick_rate)})
+    if state.own_queues and (number := int(store.arrays["jobs"][i, QUEUE]) // state.n_types) in view.server_of:
+        slots, taken = int(store.configuration[number, j]), int(store.running[number, j])
+        return Because(Reason.OWN_QUEUE, {"server": view.server_of[number], "slots": slots, "taken": taken})
     if store.solvers and not state.keeps_free:
-        taken = int(store.configuration[present, j].sum())
+        active = present & (store.arrays["servers"][:, MODE] == ACTIVE)  # what a stalled one holds is not on offer
+        taken = int(store.running[active, j].sum())
         return Because(
             Reason.NO_SLOT, {"taken": taken, "stalled": int(state.n_stalled), "servers": int(state.n_servers)}
         )
@@ -109,6 +110,10 @@ def _why_not_started(view: View, i: int, j: int, demand: NDArray[np.int64], pres
         if (free < demand).any():
             figures = {"demand": _sizes(view, demand), "free": _sizes(view, free)}
             return Because(Reason.NO_ROOM, figures | {"nearest": view.server_of[nearest]})
+    if policy.needs_durations and first != i:
+        on = int(store.arrays["policy_ints"][backfill.ON])
+        server = view.server_of.get(on, "none yet")
+        return Because(Reason.RESERVED, {"first": view.job_of[first], "server": server})
     return Because(Reason.UNDECIDED)
 
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import numba
+import numba.experimental.function_type  # without it the compiler does not know function values in plain Python
 import numpy as np
 from numba import types
 from numba.core.dispatcher import Dispatcher
@@ -52,17 +54,21 @@ class PythonHook(types.WrapperAddressProtocol):  # type: ignore[misc]
 
     def __init__(self, function: Hook) -> None:
         self.error: BaseException | None = None
+        self._function = function
 
         def call(address: int, a: int, b: int) -> None:
             memory: Any = (ctypes.c_char * DTYPE.itemsize).from_address(address)
-            s: Any = np.frombuffer(memory, DTYPE)[0]
-            try:
-                function(s, a, b)
-            except BaseException as error:  # it cannot pass through compiled code
-                self.error = error
-                s.failed = RAISED
+            self.run(np.frombuffer(memory, DTYPE)[0], a, b)
 
         self._callback = _CALLBACK(call)
+
+    def run(self, s: Any, a: int, b: int) -> None:
+        """Call the function and keep what it raises."""
+        try:
+            self._function(s, a, b)
+        except BaseException as error:  # it cannot pass through compiled code
+            self.error = error
+            s.failed = RAISED
 
     def __wrapper_address__(self) -> int:
         return ctypes.cast(self._callback, ctypes.c_void_p).value or 0
@@ -71,15 +77,42 @@ class PythonHook(types.WrapperAddressProtocol):  # type: ignore[misc]
         return SIGNATURE
 
 
+class PlainHook(PythonHook):
+    """The same without the compiler, where drivers just call it."""
+
+    def __call__(self, s: Any, a: int, b: int) -> None:
+        self.run(s, a, b)
+
+
 def as_value(hook: Hook | Dispatcher, *, compiled: bool) -> Any:
     """The function as drivers take it; `compiled` for hooks that are written for the compiler."""
-    if not JIT:
-        return hook
-    if isinstance(hook, Dispatcher):
-        hook, compiled = hook.py_func, True
+    if isinstance(hook, Dispatcher) or (JIT and compiled):
+        return _compiled(hook)
     if compiled:
-        return numba.cfunc(SIGNATURE, cache=True, error_model="numpy")(hook)
-    return PythonHook(hook)
+        return hook
+    return PythonHook(hook) if JIT else PlainHook(hook)
+
+
+@cache
+def _compiled(hook: Hook | Dispatcher) -> Any:
+    """Made once in a process. Only our own are cached on disk: the cache of somebody else's file would not notice that
+    the state, whose layout is compiled in, has changed."""
+    if isinstance(hook, Dispatcher):
+        return numba.cfunc(SIGNATURE, error_model="numpy")(_guarded(hook))
+    ours = hook.__module__.startswith("slotwise.")
+    return numba.cfunc(SIGNATURE, cache=ours, error_model="numpy")(hook)
+
+
+def _guarded(hook: Dispatcher) -> Hook:
+    """An exception cannot leave a compiled hook, and would otherwise be printed and forgotten."""
+
+    def guarded(s: State, a: int, b: int) -> None:
+        try:
+            hook(s, a, b)
+        except Exception:  # the compiler knows no other kind
+            s.failed = RAISED
+
+    return guarded
 
 
 _linked: dict[Hook, tuple[Any, int]] = {}

@@ -44,11 +44,15 @@ def start(s: State, j: int, server: int) -> int:
 
     A policy that asks for what cannot be gets -1, and the run ends with an error: nobody's capacity is exceeded.
     """
+    if not 0 <= server < s.max_servers or servers(s)[server, STATUS] != PRESENT:
+        s.failed = NOT_THERE
+        return -1
+    if not 0 <= j < s.n_types:
+        s.failed = NOBODY_WAITS
+        return -1
     i = queues(s)[server * s.n_types + j if s.own_queues else j, HEAD]
     if i < 0:
         s.failed = NOBODY_WAITS
-    elif servers(s)[server, STATUS] != PRESENT:
-        s.failed = NOT_THERE
     elif not _has_room(s, i, j, server):
         s.failed = NO_ROOM
     else:

@@ -41,8 +41,8 @@ class Policy:
     name: ClassVar[str] = ""
     summary: ClassVar[str] = ""
     Options: ClassVar[type[Options]] = Options
-    keeps: ClassVar[frozenset[Keep]] = frozenset()
-    """free: free room of each server; fit: the index of best fits; tree: that of first fits; lists: jobs of a server"""
+    keeps: ClassVar[frozenset[Keep]] = frozenset({"free"})
+    """free: free room of each server, without which `start` goes by slots; fit: the index of best fits; tree: that of first fits; lists: jobs of a server"""
     needs_durations: ClassVar[bool] = False
     holds_tokens: ClassVar[bool] = False
     """it holds room with tokens, as G16 does"""

@@ -18,6 +18,7 @@ class Reason(StrEnum):
     FITS_NO_SERVER = "is larger than every present server: {demand}"
     NO_SERVERS = "there are no servers that take jobs"
     NO_SLOT = "no active server has an empty slot of its type: {taken} slots are taken, {stalled} of {servers} servers stalled"
+    OWN_QUEUE = "it has joined the queue of server {server}, where {taken} of {slots} slots of its type are taken"
     NO_ROOM = "no server has enough free: {demand} asked, the nearest is server {nearest} with {free} free"
     BLOCKED = "the job before it in line, {first}, must start first"
     NOT_SAMPLED = "no tick of its queue has found a server with room yet (rate {rate:.3g})"

@@ -20,7 +20,7 @@ from slotwise.packing import spaces_of
 from slotwise.scheduling import drive
 from slotwise.scheduling.explain import View, explain_job, explain_server
 from slotwise.scheduling.hooks import PythonHook
-from slotwise.scheduling.moves import FINE, NO_ROOM, NOBODY_WAITS, NOT_THERE
+from slotwise.scheduling.moves import FINE, NO_ROOM, NOBODY_WAITS, NOT_THERE, RAISED
 from slotwise.scheduling.policies import make_policy
 from slotwise.scheduling.policy import Policy
 from slotwise.scheduling.reasons import Explanation
@@ -31,6 +31,7 @@ FAULTS = {
     NOBODY_WAITS: "wanted to start a job of a type of which nobody waits",
     NOT_THERE: "wanted to start a job on a server that takes no jobs",
     NO_ROOM: "wanted to start a job on a server that has no room for it",
+    RAISED: "raised an exception in a compiled hook; take @njit away to see it",
 }
 
 
@@ -144,6 +145,8 @@ class Scheduler:
             raise InputError(
                 "has no duration", where=f"job {job!r}", remedy=f"{self.policy.name} is clairvoyant: give duration"
             )
+        if duration is not None and not duration >= 0:
+            raise InputError(f"lasts {duration}", where=f"job {job!r}", remedy="give a duration of 0 or more")
         actual = self._actual(job, j, demand)
         if self._state.n_free_jobs == 0:
             self._store.grow_jobs(2 * self._state.max_jobs)
@@ -297,15 +300,17 @@ class Scheduler:
                     remedy=f"use one of: {', '.join(self.cluster.resources)}",
                 )
             r = self.cluster.resources.index(resource)
-            exact = Decimal(str(amount)).scaleb(self.sizes.digits[r])
-            value = int(exact.to_integral_value(ROUND_CEILING))
-            if not 0 <= value <= size[r]:
-                raise InputError(
-                    f"asks for {amount} of {resource}",
-                    where=f"job {job!r}",
-                    remedy=f"at most its type's demand, {self.types[j].demand[r]}",
-                )
-            size[r] = value
+            try:
+                exact = Decimal(str(amount)).scaleb(self.sizes.digits[r])
+                value = int(exact.to_integral_value(ROUND_CEILING))
+            except (ArithmeticError, ValueError):
+                remedy = "give a number"
+            else:
+                if exact >= 0 and value <= size[r]:
+                    size[r] = value
+                    continue
+                remedy = "give 0 or more" if exact < 0 else f"at most its type's demand, {self.types[j].demand[r]}"
+            raise InputError(f"asks for {amount} of {resource}", where=f"job {job!r}", remedy=remedy)
         return size
 
     def _running(self, job: Hashable) -> int:

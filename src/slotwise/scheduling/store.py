@@ -120,7 +120,8 @@ class Store:
 
     def put(self, name: str, values: NDArray[Any]) -> NDArray[Any]:
         """Own the array and write its address into the record."""
-        self.arrays[name] = np.ascontiguousarray(values)
+        self.arrays[name] = aligned(values.shape, values.dtype)
+        self.arrays[name][...] = values
         setattr(self.state, f"at_{name}", self.arrays[name].ctypes.data)
         return self.arrays[name]
 
@@ -305,12 +306,29 @@ class Store:
         self.put("scratch_ints", np.zeros(max(1, s.n_scratch_ints), np.int64))
         s.n_scratch_ints = max(1, s.n_scratch_ints)
 
+    def _identity(self) -> dict[str, Any]:
+        """What two states must share to mean the same by their numbers."""
+        policy, sizes = self.policy, self.sizes
+        options = policy.options.model_dump()
+        return {
+            "policy": (policy.name or type(policy).__name__, options),
+            "sizes": (sizes.digits, sizes.demand.tolist(), sizes.capacity.tolist()),
+            "layout": DTYPE.names,
+        }
+
     def copy_out(self) -> dict[str, Any]:
         """Everything that changes, as plain arrays."""
-        return {"record": self.record.copy(), "arrays": {name: a.copy() for name, a in self.arrays.items()}}
+        arrays = {name: a.copy() for name, a in self.arrays.items()}
+        return {"of": self._identity(), "record": self.record.copy(), "arrays": arrays}
 
     def copy_in(self, saved: Mapping[str, Any]) -> None:
         """Take back what `copy_out` gave, in this process or in another one."""
+        if saved["of"] != self._identity():
+            raise InputError(
+                "is of another cluster, other types or another policy",
+                where="snapshot",
+                remedy="restore it into a scheduler that was made as its own was",
+            )
         hooks = self.state.hook_reindex, self.state.hook_solve
         for name, values in saved["arrays"].items():
             self.arrays[name] = aligned(values.shape, values.dtype)

@@ -49,7 +49,8 @@ class Verdict(NamedTuple):
 
     stable: bool
     slope: float
-    """growth over the second half, in jobs per sampling interval (mean over the replications)"""
+    """growth over the second half, in jobs per sampling interval (mean over the replications);
+    in a result's `drift`: per unit of time"""
     p_value: float
     """one-sided, of such a growth without any drift"""
     rise: float

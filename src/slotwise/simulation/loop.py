@@ -25,6 +25,7 @@ from slotwise.scheduling.state import (
     SERVER,
     STATUS,
     TYPE,
+    WAITING,
     State,
     capacity,
     job_demand,
@@ -38,7 +39,7 @@ from slotwise.scheduling.state import (
     servers,
     used,
 )
-from slotwise.simulation import heap
+from slotwise.simulation.ends import insert, remove
 from slotwise.simulation.histogram import bin_of
 from slotwise.simulation.meter import COUNT as WAITS
 from slotwise.simulation.meter import (
@@ -53,12 +54,8 @@ from slotwise.simulation.meter import (
     arrival,
     capacity_now,
     duration,
-    end,
-    heap_keys,
-    heap_values,
+    ends,
     queue_area,
-    queue_seen,
-    queue_since,
     samples,
     slowdown_bins,
     wait_bins,
@@ -88,7 +85,7 @@ def run(
     event_class: NDArray[np.int64],
 ) -> int:
     """Go on until something is wanted from Python; returns what."""
-    keys, values = heap_keys(m), heap_values(m)
+    tree = ends(m)
     while True:
         if m.at_job == m.n_jobs:
             return MORE_JOBS
@@ -98,8 +95,8 @@ def run(
             start_measuring(s, m)
         now = time[m.at_job]
         what = 0
-        if m.n_heap > 0 and keys[0] <= now:
-            now = keys[0]
+        if tree[1, 0] <= now:
+            now = tree[1, 0]
             what = 1
         if m.at_event < m.n_server_events and event_time[m.at_event] < now:
             now = event_time[m.at_event]
@@ -118,13 +115,14 @@ def run(
         advance(s, m, now)
         s.now = now
         if what == 1:
-            i = values[0]
+            i = int(tree[1, 1])
             server = jobs(s)[i, SERVER]
+            remove(tree, m.leaves, i)
             drive.complete(s, i, complete)
             m.completions += 1
-            finish_heap(s, m, now)
+            note_ends(s, m, now)
             if servers(s)[server, STATUS] == DRAINING and servers(s)[server, COUNT] == 0:
-                drive.remove(s, server)
+                take_away(s, m, server)
         elif what == 0:
             i, j = s.free_job, job_type[m.at_job]
             arrival(m)[i] = now
@@ -137,8 +135,7 @@ def run(
             m.at_job += 1
             m.arrivals += 1
             drive.submit(s, j, arrive)
-            push_placed(s, m, now, 0)
-            look_at(s, m, j, now)
+            note_ends(s, m, now)
         elif what == 2:
             server_event(
                 s,
@@ -155,39 +152,25 @@ def run(
         else:
             m.ticks += 1
             drive.tick(s, tick)
-            push_placed(s, m, now, 0)
+            note_ends(s, m, now)
         m.events += 1
         if s.n_placed > 0:
             measure_placed(s, m, now)
         if s.tick_rate > 0.0:
             # exponential clocks forget, so the next tick may be drawn anew after every event
             m.next_tick = now - math.log(1.0 - chance.uniform(s)) / s.tick_rate
+        elif what == 3:
+            m.next_tick = math.inf  # the policy has stopped its clock
         if s.failed:
             return FAULT
 
 
 @kernel
-def finish_heap(s: State, m: Meter, now: float) -> None:
-    """The first entry of the heap is over: the first new job takes its place."""
-    keys, values = heap_keys(m), heap_values(m)
-    if s.n_placed == 0:
-        heap.pop(keys, values, m.n_heap)
-        m.n_heap -= 1
-        return
-    i = placed(s)[0, 0]
-    end(m)[i] = now + duration(m)[i]
-    heap.replace_first(keys, values, m.n_heap, end(m)[i], i)
-    push_placed(s, m, now, 1)
-
-
-@kernel
-def push_placed(s: State, m: Meter, now: float, first: int) -> None:
+def note_ends(s: State, m: Meter, now: float) -> None:
     """Note when the jobs that started just now will end."""
-    for n in range(first, s.n_placed):
+    for n in range(s.n_placed):
         i = placed(s)[n, 0]
-        end(m)[i] = now + duration(m)[i]
-        heap.push(heap_keys(m), heap_values(m), m.n_heap, end(m)[i], i)
-        m.n_heap += 1
+        insert(ends(m), m.leaves, i, now + duration(m)[i])
 
 
 @kernel
@@ -199,30 +182,32 @@ def measure_placed(s: State, m: Meter, now: float) -> None:
     for n in range(s.n_placed):
         i = placed(s)[n, 0]
         j = jobs(s)[i, TYPE]
-        look_at(s, m, j, now)
         if oldest >= 0 and sequence(s)[i] > oldest:
             m.overtakes += 1
-        if not m.warm or arrival(m)[i] < m.measured_from:
-            continue
-        wait = now - arrival(m)[i]
-        sums = wait_sums(m)[j]
-        sums[WAITS] += 1.0
-        if wait > 0.0:
-            sums[SUM] += wait
-            sums[SQUARES] += wait * wait
-            sums[LARGEST] = max(sums[LARGEST], wait)
-        wait_bins(m)[j, bin_of(wait)] += 1
-        slowdown = 1.0 + wait / max(duration(m)[i], m.slowdown_floor)
-        m.slowdown_sum += slowdown
-        slowdown_bins(m)[bin_of(slowdown)] += 1
+        if m.warm:
+            measure_wait(m, j, arrival(m)[i], duration(m)[i], now)
 
 
 @kernel
-def look_at(s: State, m: Meter, j: int, now: float) -> None:
-    """Q_j may have changed: add up what it was."""
-    queue_area(m)[j] += queue_seen(m)[j] * (now - queue_since(m)[j])
-    queue_since(m)[j] = now
-    queue_seen(m)[j] = queue_length(s)[j]
+def measure_wait(m: Meter, j: int, since: float, service: float, now: float) -> None:
+    """A job of type j starts that has waited since then; only those who came after the warm-up count as waits."""
+    if since < m.measured_from:
+        queue_area(m)[j] += now - max(
+            -since, m.measured_from
+        )  # since < 0: thrown back at -since by a failing server
+        return
+    sums, wait = wait_sums(m)[j], now - since
+    sums[WAITS] += 1.0
+    wait_bins(m)[j, bin_of(wait)] += 1
+    slowdown = 1.0
+    if wait > 0.0:
+        queue_area(m)[j] += wait
+        sums[SUM] += wait
+        sums[SQUARES] += wait * wait
+        sums[LARGEST] = max(sums[LARGEST], wait)
+        slowdown += wait / max(service, m.slowdown_floor)
+    m.slowdown_sum += slowdown
+    slowdown_bins(m)[bin_of(slowdown)] += 1
 
 
 @kernel
@@ -231,7 +216,6 @@ def advance(s: State, m: Meter, now: float) -> None:
     while m.next_sample <= now:
         take_sample(s, m)
     passed = now - m.now
-    m.area_queue += s.n_waiting * passed
     m.area_running += s.n_running * passed
     m.area_stalled += s.n_stalled * passed
     waiting = 0
@@ -270,8 +254,8 @@ def start_measuring(s: State, m: Meter) -> None:
     """The warm-up is over: forget what was added up."""
     m.warm = 1
     m.measured_from = m.now
-    m.area_queue = m.area_running = m.area_stalled = 0.0
-    m.span_quiet = m.span_waiting = 0.0
+    m.area_running = m.area_stalled = 0.0
+    m.span_quiet = m.span_waiting = m.area_servers = 0.0
     m.stalls_before = s.stalls
     m.resets_before = s.resets
     m.events_before = m.events
@@ -283,8 +267,6 @@ def start_measuring(s: State, m: Meter) -> None:
         area_capacity(m)[0, r] = area_capacity(m)[1, r] = 0.0
     for j in range(s.n_types):
         queue_area(m)[j] = 0.0
-        queue_since(m)[j] = m.now
-        queue_seen(m)[j] = queue_length(s)[j]
 
 
 @kernel
@@ -296,42 +278,36 @@ def server_event(
     drive.begin(s)
     if kind == JOIN and (row[STATUS] == ABSENT or (row[STATUS] == DRAINING and row[COUNT] == 0)):
         drive.join(s, server, c, join)
-        _add_capacity(s, m, c, 1.0)
+        _add_capacity(s, m, c, 1)
     elif kind == DRAIN and row[STATUS] == PRESENT:
         drive.drain(s, server, leave, arrive)
-        _add_capacity(s, m, row[CLASS], -1.0)
         if row[COUNT] == 0:
-            drive.remove(s, server)
+            take_away(s, m, server)
     elif kind == FAIL and row[STATUS] != ABSENT:
-        if row[STATUS] == PRESENT:
-            _add_capacity(s, m, row[CLASS], -1.0)
+        _add_capacity(s, m, row[CLASS], -1)
         drive.fail(s, server, leave, arrive)
         for n in range(s.n_moved):
             i = moved(s)[n]
             m.lost += 1
-            m.lost_work += now - (end(m)[i] - duration(m)[i])
-            end(m)[i] = -1.0
-        drop_lost(m)
-    for j in range(s.n_types):
-        look_at(s, m, j, now)
-    push_placed(s, m, now, 0)
+            m.lost_work += now - (ends(m)[m.leaves + i, 0] - duration(m)[i])
+            remove(ends(m), m.leaves, i)
+            arrival(m)[
+                i
+            ] = -now  # it waits again: that counts as queue, but its wait is the one before its first start
+    note_ends(s, m, now)
 
 
 @kernel
-def drop_lost(m: Meter) -> None:
-    """Take the ends of lost jobs out of the heap: those that `end` no longer agrees with."""
-    keys, values, n = heap_keys(m), heap_values(m), m.n_heap
-    m.n_heap = 0
-    for at in range(n):
-        key, i = keys[at], values[at]
-        if end(m)[i] == key:
-            heap.push(keys, values, m.n_heap, key, i)  # never beyond `at`, so nothing is overwritten unread
-            m.n_heap += 1
+def take_away(s: State, m: Meter, server: int) -> None:
+    """A drained server, empty, leaves; until now its jobs used it, so until now its capacity counts."""
+    drive.remove(s, server)
+    _add_capacity(s, m, servers(s)[server, CLASS], -1)
 
 
 @kernel
 def settle_capacity(m: Meter) -> None:
-    """Add up the capacity of the time since the servers last changed."""
+    """Add up the capacity, and the servers, of the time since they last changed."""
+    m.area_servers += m.servers_now * (m.span_quiet + m.span_waiting)
     for r in range(m.n_resources):
         area_capacity(m)[0, r] += capacity_now(m)[r] * m.span_quiet
         area_capacity(m)[1, r] += capacity_now(m)[r] * m.span_waiting
@@ -339,17 +315,19 @@ def settle_capacity(m: Meter) -> None:
 
 
 @kernel
-def _add_capacity(s: State, m: Meter, c: int, sign: float) -> None:
+def _add_capacity(s: State, m: Meter, c: int, sign: int) -> None:
     settle_capacity(m)
+    m.servers_now += sign
     for r in range(s.n_resources):
         capacity_now(m)[r] += sign * capacity(s)[c, r]
 
 
 @kernel
 def finish(s: State, m: Meter) -> None:
-    """Bring the sums by type up to the last moment."""
+    """Bring the sums up to the last moment, those who still wait included."""
     if not m.warm:
         start_measuring(s, m)
     settle_capacity(m)
-    for j in range(s.n_types):
-        look_at(s, m, j, m.now)
+    for i in range(s.max_jobs):
+        if jobs(s)[i, SERVER] == WAITING:
+            queue_area(m)[jobs(s)[i, TYPE]] += m.now - max(abs(arrival(m)[i]), m.measured_from)

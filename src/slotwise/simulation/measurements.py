@@ -48,6 +48,7 @@ class Measurements:
     slowdown_mean: float
     slowdown_bins: NDArray[np.int64]
     final_queue: NDArray[np.int64]
+    final_running: int
     series: NDArray[np.float64]
     """rows of time, waiting, running, stalled, then the queue of each type, from time 0"""
     solver: str
@@ -122,12 +123,12 @@ def read(store: Store, meters: MeterStore, policy: str, replication: int, second
         seconds=seconds,
         measured=measured,
         ended=float(m.now),
-        mean_queue=float(m.area_queue * share),
+        mean_queue=float(a["queue_area"].sum() * share),
         mean_queue_by_type=a["queue_area"] * share,
         in_service=float(m.area_running * share),
         utilisation=used,
         idle_while_waiting=idle,
-        stalled_fraction=float(m.area_stalled * share / s.n_servers) if s.n_servers else 0.0,
+        stalled_fraction=float(m.area_stalled / m.area_servers) if m.area_servers > 0 else 0.0,
         stalls=int(s.stalls - m.stalls_before),
         resets=int(s.resets - m.resets_before),
         overtakes=int(m.overtakes),
@@ -138,6 +139,7 @@ def read(store: Store, meters: MeterStore, policy: str, replication: int, second
         slowdown_mean=float(m.slowdown_sum / started) if started else float("nan"),
         slowdown_bins=a["slowdown_bins"].copy(),
         final_queue=store.arrays["queue_length"].copy(),
+        final_running=int(s.n_running),
         series=a["samples"][: int(m.n_samples), : FIRST_COLUMNS + int(s.n_types)].copy(),
         solver=store.solvers[0].reason if store.solvers else "",
     )

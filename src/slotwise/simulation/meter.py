@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
 from slotwise.scheduling.memory import float_rows, floats, int_rows, ints
+from slotwise.simulation.ends import grown, room
 from slotwise.simulation.histogram import BINS
 
 SAMPLES = 1024
@@ -43,7 +44,7 @@ class Meter:
     n_jobs: int
     at_event: int
     n_server_events: int
-    n_heap: int
+    leaves: int
     # counters
     events: int
     arrivals: int
@@ -53,11 +54,12 @@ class Meter:
     # since the warm-up
     warm: int
     measured_from: float
-    area_queue: float
     area_running: float
     area_stalled: float
     span_quiet: float  # time since the servers last changed during which nobody waited
     span_waiting: float  # and during which somebody did
+    servers_now: int  # servers that are there, draining ones included
+    area_servers: float
     stalls_before: int
     resets_before: int
     events_before: int
@@ -71,15 +73,11 @@ class Meter:
     max_jobs: int
     at_arrival: int
     at_duration: int
-    at_end: int
-    at_heap_keys: int
-    at_heap_values: int
+    at_ends: int
     at_area_used: int
     at_area_capacity: int
     at_capacity_now: int
     at_queue_area: int
-    at_queue_since: int
-    at_queue_seen: int
     at_wait_sums: int
     at_wait_bins: int
     at_slowdown_bins: int
@@ -96,7 +94,7 @@ COUNT, SUM, SQUARES, LARGEST = 0, 1, 2, 3  # columns of `wait_sums`
 
 @kernel
 def arrival(m: Meter) -> NDArray[np.float64]:
-    """(N,): when each job arrived."""
+    """(N,): when each job arrived; less than 0, when a failing server threw it back (at minus this)."""
     return floats(m.at_arrival, m.max_jobs)
 
 
@@ -107,19 +105,9 @@ def duration(m: Meter) -> NDArray[np.float64]:
 
 
 @kernel
-def end(m: Meter) -> NDArray[np.float64]:
-    """(N,): when each running job ends; an entry of the heap that says otherwise is void."""
-    return floats(m.at_end, m.max_jobs)
-
-
-@kernel
-def heap_keys(m: Meter) -> NDArray[np.float64]:
-    return floats(m.at_heap_keys, m.max_jobs)
-
-
-@kernel
-def heap_values(m: Meter) -> NDArray[np.int64]:
-    return ints(m.at_heap_values, m.max_jobs)
+def ends(m: Meter) -> NDArray[np.float64]:
+    """(2 leaves, 2): when running jobs end; see `slotwise.simulation.ends`."""
+    return float_rows(m.at_ends, 2 * m.leaves, 2)
 
 
 @kernel
@@ -130,32 +118,20 @@ def area_used(m: Meter) -> NDArray[np.float64]:
 
 @kernel
 def area_capacity(m: Meter) -> NDArray[np.float64]:
-    """(2, R): integral of the capacity of the present servers, likewise; see `settle_capacity` of the loop."""
+    """(2, R): integral of the capacity of the servers that are there, likewise; see `settle_capacity` of the loop."""
     return float_rows(m.at_area_capacity, 2, m.n_resources)
 
 
 @kernel
 def capacity_now(m: Meter) -> NDArray[np.float64]:
-    """(R,): capacity of the present servers."""
+    """(R,): capacity of the servers that are there, draining ones included."""
     return floats(m.at_capacity_now, m.n_resources)
 
 
 @kernel
 def queue_area(m: Meter) -> NDArray[np.float64]:
-    """(J,): integral of Q_j up to `queue_since`."""
+    """(J,): integral of Q_j, as the sum of what each job waited."""
     return floats(m.at_queue_area, m.n_types)
-
-
-@kernel
-def queue_since(m: Meter) -> NDArray[np.float64]:
-    """(J,): when Q_j was last looked at."""
-    return floats(m.at_queue_since, m.n_types)
-
-
-@kernel
-def queue_seen(m: Meter) -> NDArray[np.int64]:
-    """(J,): what Q_j was then."""
-    return ints(m.at_queue_seen, m.n_types)
 
 
 @kernel
@@ -198,8 +174,6 @@ class MeterStore:
         self._put("area_capacity", np.zeros((2, R)))
         self._put("capacity_now", np.zeros(R))
         self._put("queue_area", np.zeros(J))
-        self._put("queue_since", np.zeros(J))
-        self._put("queue_seen", np.zeros(J, np.int64))
         self._put("wait_sums", np.zeros((J, 4)))
         self._put("wait_bins", np.zeros((J, BINS), np.int64))
         self._put("slowdown_bins", np.zeros(BINS, np.int64))
@@ -208,17 +182,14 @@ class MeterStore:
 
     def grow(self, max_jobs: int) -> None:
         """Make room for job numbers up to max_jobs."""
-        for name, dtype in (
-            ("arrival", np.float64),
-            ("duration", np.float64),
-            ("end", np.float64),
-            ("heap_keys", np.float64),
-            ("heap_values", np.int64),
-        ):
-            new, old = np.zeros(max_jobs, dtype), self.arrays.get(name)
+        for name in ("arrival", "duration"):
+            new, old = np.zeros(max_jobs), self.arrays.get(name)
             if old is not None:
                 new[: len(old)] = old
             self._put(name, new)
+        tree = self.arrays.get("ends")
+        self._put("ends", room(max_jobs) if tree is None else grown(tree, max_jobs))
+        self.meter.leaves = len(self.arrays["ends"]) // 2
         self.meter.max_jobs = max_jobs
 
     def _put(self, name: str, values: NDArray[Any]) -> None:

@@ -76,7 +76,7 @@ def _run(task: Task, progress: Progress | None, stopped: Callable[[], bool] | No
     seed = child(SeedSequence(scenario.run.seed), task.replication)
     policy = task.make_policy()
     timeline = ServerEvents(scenario.cluster, child(seed, SERVERS))
-    expected = int(1.3 * jobs.mean_in_service) + 1024
+    expected = int(1.2 * jobs.mean_in_service) + 32
     store = Store(
         jobs.sizes,
         policy,
@@ -94,6 +94,7 @@ def _run(task: Task, progress: Progress | None, stopped: Callable[[], bool] | No
     for number, c in enumerate(timeline.initial):
         drive.join(state, number, c, hooks.join)
         meters.arrays["capacity_now"] += jobs.sizes.capacity[c]
+        meters.meter.servers_now += 1
     if state.tick_rate > 0:
         meters.meter.next_tick = 0.0  # redrawn after the first event
     source = jobs.open(child(seed, WORKLOAD))
@@ -149,9 +150,11 @@ def _drive(
             chunk = source.next(wanted)
             wanted = CHUNK
             if len(chunk) == 0:
-                return
+                if limits.until is None or meter.at_job == 0:
+                    return
+                chunk = _Never  # nothing comes any more, but the run goes on until its time
             left = events.time[meter.at_event :]
-            fresh = timeline.until(float(chunk.time[-1]))
+            fresh = timeline.until(min(float(chunk.time[-1]), limits.until or np.inf))
             events = Columns(
                 np.concatenate([left, fresh.time]),
                 *(
@@ -166,6 +169,7 @@ def _drive(
 
 
 _Empty = Chunk(np.zeros(0), np.zeros(0, np.int64), np.zeros(0), None)
+_Never = Chunk(np.full(1, np.inf), np.zeros(1, np.int64), np.zeros(1), None)
 _NoEvents = Columns(np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
@@ -215,4 +219,4 @@ class _Limits:
             return float(meter.events / self.events)
         if self.jobs is not None:
             return float(meter.arrivals / self.jobs)
-        return now / self.until if self.until else 0.0
+        return min(1.0, now / self.until) if self.until else 0.0

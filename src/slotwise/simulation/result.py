@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from slotwise.model import Scenario
-from slotwise.simulation.drift import Verdict, stable
+from slotwise.simulation.drift import STRETCHES, Verdict, stable
 from slotwise.simulation.histogram import EDGES, quantiles
 from slotwise.simulation.measurements import PROBABILITIES, Measurements, add_up, wait_figures
 from slotwise.simulation.statistics import Interval, batch_means, paired_difference, student_interval
@@ -101,8 +101,15 @@ class Result:
 
     @cached_property
     def drift(self) -> Verdict:
-        """The statistical verdict on whether the queue grows without bound."""
-        return stable([run.queue_series for run in self.runs])
+        """The statistical verdict on whether the queue grows without bound; a very short run shows no growth."""
+        if min(len(run.series) for run in self.runs) < STRETCHES:
+            return Verdict(True, 0.0, 1.0, 0.0, True)
+        steps = [float(run.series[1, 0] - run.series[0, 0]) for run in self.runs]
+        # a step doubles with the length of a run, so runs that differ a little may differ by a factor of two
+        verdict = stable(
+            [run.queue_series[:: round(max(steps) / step)] for run, step in zip(self.runs, steps, strict=True)]
+        )
+        return verdict._replace(slope=verdict.slope / max(steps))
 
     @property
     def stable(self) -> bool:
@@ -116,9 +123,8 @@ class Result:
 
     @property
     def events_per_second(self) -> float:
-        """Speed of the simulator, per core."""
-        seconds = sum(run.seconds for run in self.runs)
-        return sum(run.events for run in self.runs) / seconds if seconds > 0 else math.nan
+        """Speed of the simulator, per core: the median over the replications, of which the first may have compiled."""
+        return float(np.median([run.events / run.seconds for run in self.runs]))
 
     def _mean(self, name: str) -> float:
         return float(np.mean([getattr(run, name) for run in self.runs]))
@@ -147,10 +153,10 @@ class Result:
             "in_service": self.in_service,
             "offered": self.offered,
             "stalled_fraction": self._mean("stalled_fraction"),
-            "stalls": self._mean("stalls"),
-            "resets": self._mean("resets"),
-            "overtakes": self._mean("overtakes"),
-            "lost_jobs": self._mean("lost_jobs"),
+            "stalls": round(self._mean("stalls")),
+            "resets": round(self._mean("resets")),
+            "overtakes": round(self._mean("overtakes")),
+            "lost_jobs": round(self._mean("lost_jobs")),
             "lost_work": self._mean("lost_work"),
             "stable": self.stable,
             "drift": {"per_unit_time": self.drift.slope, "p_value": self.drift.p_value},

@@ -29,7 +29,8 @@ class ServerEvents:
     """Servers are numbered by class, in the cluster's order, and those that join later come after all others.
 
     The n-th server of a class fails and is repaired at times of its own stream, so failures do not depend on what a
-    policy does. `drain` and `fail` at known times hit the lowest numbers of the class that were not hit before.
+    policy does. `drain` and `fail` at known times hit the lowest numbers of the class that were not hit before, and
+    for good: such a server is not repaired.
     """
 
     def __init__(self, cluster: Cluster, seed: SeedSequence) -> None:
@@ -41,16 +42,14 @@ class ServerEvents:
             self.initial += [c] * server.count
         self.max_servers = len(self.initial)
         self._queue: list[tuple[float, int, int, int]] = []
-        self._streams: dict[int, tuple[np.random.Generator, float, float]] = {}
+        """(time, server, kind, class)"""
+        self._streams: dict[int, np.random.Generator] = {}
+        self._gone: dict[int, float] = {}
+        """when a server is drained, or fails, for good"""
+        self._cluster, self._seed = cluster, seed
+        for number, c in enumerate(self.initial):
+            self._draw(number, c, FAIL, 0.0)
         order = [server.name for server in cluster.servers]
-        for c, server in enumerate(cluster.servers):
-            if server.failures is None:
-                continue
-            for number in numbers[server.name]:
-                stream = generator(seed, number)
-                self._streams[number] = (stream, server.failures.mean_time_between, server.failures.mean_repair)
-                first = stream.exponential(server.failures.mean_time_between)
-                heapq.heappush(self._queue, (float(first), number, FAIL, c))
         for event in sorted(cluster.events, key=lambda event: event.at):
             c = order.index(event.servers)
             for _ in range(event.count):
@@ -60,6 +59,7 @@ class ServerEvents:
                     numbers[event.servers].append(number)
                 elif numbers[event.servers]:
                     number = numbers[event.servers].pop(0)
+                    self._gone[number] = event.at
                 else:
                     continue  # there are no more of this class
                 heapq.heappush(self._queue, (event.at, number, KINDS[event.action], c))
@@ -69,11 +69,19 @@ class ServerEvents:
         rows = []
         while self._queue and self._queue[0][0] <= time:
             at, number, kind, c = heapq.heappop(self._queue)
+            if at > self._gone.get(number, np.inf):
+                continue
             rows.append((at, kind, number, c))
-            if number in self._streams:
-                stream, up, down = self._streams[number]
-                wait = stream.exponential(down if kind == FAIL else up)
-                heapq.heappush(self._queue, (at + float(wait), number, JOIN if kind == FAIL else FAIL, c))
+            if kind != DRAIN:
+                self._draw(number, c, JOIN if kind == FAIL else FAIL, at)
         columns = np.array(rows, dtype=np.float64).reshape(-1, 4).T
         whole = columns[1:].astype(np.int64)
         return Columns(np.ascontiguousarray(columns[0]), *(np.ascontiguousarray(column) for column in whole))
+
+    def _draw(self, number: int, c: int, kind: int, since: float) -> None:
+        """The next turn of a server that fails or is repaired at random."""
+        failures = self._cluster.servers[c].failures
+        if failures is not None:
+            stream = self._streams.setdefault(number, generator(self._seed, number))
+            mean = failures.mean_time_between if kind == FAIL else failures.mean_repair
+            heapq.heappush(self._queue, (since + float(stream.exponential(mean)), number, kind, c))

@@ -18,7 +18,7 @@ from slotwise.model import Scenario, load_scenario
 from slotwise.scheduling.policies import make_policy
 from slotwise.scheduling.policy import Policy
 from slotwise.simulation.measurements import Measurements
-from slotwise.simulation.replication import StoppedError, Task, replicate
+from slotwise.simulation.replication import Task, replicate
 from slotwise.simulation.result import Comparison, Result
 from slotwise.simulation.workload import jobs_of
 from slotwise.theory.bounds import Bound, best_lower_bound
@@ -26,6 +26,8 @@ from slotwise.theory.tracebound import TraceBound
 from slotwise.workloads.jobs import Jobs
 
 PolicyLike = str | type[Policy]
+PATIENCE = 0.2
+"""seconds for which Ctrl-C may go unnoticed"""
 OnProgress = Callable[[str, int, float], None]
 """(policy, replication, share that is done)"""
 
@@ -159,30 +161,32 @@ def run_on_threads(
             def report(share: float) -> None:
                 on_progress(name, task.replication, share)
 
-        return replicate(task, report, stop.is_set)
+        measured = replicate(task, report, stop.is_set)
+        if report is not None:
+            report(1.0)
+        return measured
 
     with ThreadPoolExecutor(max_workers=workers or os.cpu_count() or 1) as pool:
         pending: dict[Future[Measurements], int] = {}
         try:
-            if not compiled:
-                done[0] = pool.submit(work, tasks[0]).result()  # alone, so that the compiler works once
-            pending = {pool.submit(work, task): at for at, task in enumerate(tasks) if at not in done}
-            while pending:
-                finished, _ = wait(pending, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    done[pending.pop(future)] = future.result()
-        except KeyboardInterrupt:
+            alone = 0 if compiled else 1  # the first alone, so that the compiler works once
+            for some in (range(alone), range(alone, len(tasks))):
+                pending |= {pool.submit(work, tasks[at]): at for at in some}
+                while pending:
+                    # in short waits: a signal need not wake the main thread where it reaches another one
+                    finished, _ = wait(pending, timeout=PATIENCE, return_when=FIRST_COMPLETED)
+                    for future in finished:
+                        done[pending[future]] = future.result()
+                        del pending[future]
+        except BaseException as error:
             stop.set()
             for future in pending:
                 future.cancel()
-            return done, True
-        except StoppedError:
-            return done, True
-        except BaseException:
-            stop.set()
-            for future in pending:
-                future.cancel()
-            raise
+            if not isinstance(error, KeyboardInterrupt):
+                raise
+            wait(pending)
+            finished = {future for future in pending if not future.cancelled() and future.exception() is None}
+            return done | {pending[future]: future.result() for future in finished}, True
     return done, False
 
 

@@ -29,11 +29,11 @@ class Measured(Protocol):
     """What is needed of a run."""
 
     @property
-    def ended(self) -> float: ...  # noqa: D102
+    def ended(self) -> float: ...
     @property
-    def measured(self) -> float: ...  # noqa: D102
+    def measured(self) -> float: ...
     @property
-    def in_service(self) -> float: ...  # noqa: D102
+    def in_service(self) -> float: ...
 
 
 class TraceBound:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 from typing import Any
 
@@ -114,7 +114,12 @@ def _covers(made: Typing, cluster: Cluster, largest: dict[str, float]) -> list[l
         # the paper's rounding charges every resource the rounded size, as a share of the largest server
         return [[Decimal(row[0]) * Decimal(repr(largest[name])) for name in names] for row in made.demand_text]
     places: Sequence[int] = [made.resources.index(name) for name in cluster.resources]
-    return [[Decimal(row[r]) for r in places] for row in made.demand_text]
+    return [[_rounded(Decimal(row[r]), largest[made.resources[r]]) for r in places] for row in made.demand_text]
+
+
+def _rounded(size: Decimal, largest: float) -> Decimal:
+    """Up, to as many digits as actual demands have: a demand read from a float may have 17 of them."""
+    return min(size.quantize(Decimal(1).scaleb(-DIGITS), ROUND_CEILING), max(size, Decimal(repr(largest))))
 
 
 def _actual(

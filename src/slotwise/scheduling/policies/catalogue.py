@@ -66,6 +66,7 @@ class Algorithm1(Policy):
         "fixed configurations; a server worth less than beta of the best stalls, drains and resets (the paper)"
     )
     Options = Algorithm1Options
+    keeps = frozenset()  # slots say what fits
     compiled = True
     arrive, complete = staticmethod(slots.arrive), staticmethod(slots.complete)
     join, leave = staticmethod(slots.join), staticmethod(slots.leave)
@@ -125,6 +126,7 @@ class M14(Policy):
     name = "m14"
     summary = "MaxWeight at local refresh times: a configuration is kept until the server is empty (reconstruction)"
     Options = M14Options
+    keeps = frozenset()  # slots say what fits
     compiled = True
     arrive, complete = staticmethod(slots.arrive), staticmethod(slots.complete)
     join, leave = staticmethod(slots.join), staticmethod(slots.leave)
@@ -398,7 +400,14 @@ def _from_file(name: str) -> type[Policy]:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise InputError(
+            f"cannot be loaded: {type(error).__name__}: {error}",
+            where=f"policy {name}",
+            remedy=f"make it run with `python {path}` first",
+        ) from error
     policy = getattr(module, attribute, None)
     if not (inspect.isclass(policy) and issubclass(policy, Policy)):
         raise InputError(

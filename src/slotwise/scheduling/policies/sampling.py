@@ -40,7 +40,6 @@ from slotwise.scheduling.state import (
     policy_floats,
     policy_ints,
     queue_length,
-    running,
     servers,
 )
 
@@ -187,7 +186,7 @@ def remove_token(s: State, j: int, server: int) -> None:
     policy_ints(s)[FREE_TOKEN] = t
     hold_room(s, j, server, -1)
     configuration(s)[server, j] -= 1
-    if configuration(s)[server, j] == running(s)[server, j]:
+    if token_head(s)[server, j] < 0:
         bitmap.discard(s, j, server)
 
 

@@ -25,7 +25,9 @@ from slotwise.scheduling.state import (
     LENGTH,
     MODE,
     QUEUE,
+    SERVER,
     STALLED,
+    WAITING,
     State,
     choice,
     configuration,
@@ -55,9 +57,11 @@ def arrive(s: State, j: int, i: int) -> None:
     if server >= 0:
         fill_slot(s, j, server)
     elif not policy_ints(s)[FAITHFUL]:
+        # once is enough, unless a failure brought back jobs of several types and the best serves another one first
         server = first_empty(s, j)
-        if server >= 0:
+        while server >= 0 and jobs(s)[i, SERVER] == WAITING:
             reset(s, server)
+            server = first_empty(s, j)
 
 
 @kernel

@@ -17,10 +17,13 @@ from slotwise.scheduling.policies.slots import first_empty
 from slotwise.scheduling.state import (
     CLASS,
     COUNT,
+    SERVER,
+    WAITING,
     State,
     capacity,
     demand,
     head,
+    jobs,
     need,
     policy_ints,
     policy_servers,
@@ -61,17 +64,14 @@ def reduced_configurations(depth: int) -> list[tuple[int, int, int]]:
 def arrive(s: State, j: int, i: int) -> None:
     """A server whose configuration admits the job takes it, or an empty one chooses anew."""
     server = bitmap.first(s, j)
-    if server < 0:
-        server = first_empty(s, j)
     if server >= 0:
         refill(s, server)
-    if policy_ints(s)[FILLS] and head(s, j) == i:
-        set_need(s, j)
-        server = fitindex.best(s, need(s))
-        if server >= 0:
-            bitmap.discard(s, s.n_types + servers(s)[server, CLASS], server)
-            start(s, j, server)
-            mark(s, server)
+    server = first_empty(s, j)
+    while server >= 0 and jobs(s)[i, SERVER] == WAITING:
+        refill(s, server)  # it may choose to serve other jobs that a failure brought back, but then it is not empty
+        server = first_empty(s, j)
+    if policy_ints(s)[FILLS]:
+        place_heads(s, j)
 
 
 def complete(s: State, j: int, server: int) -> None:
@@ -98,6 +98,20 @@ def cancel(s: State, j: int, i: int) -> None:
         server = bitmap.first(s, j)
         if server >= 0:
             refill(s, server)
+        if policy_ints(s)[FILLS]:
+            place_heads(s, j)
+
+
+@kernel
+def place_heads(s: State, j: int) -> None:
+    """Best-fit for the head of line of type j, and the next, while some server has room."""
+    while queue_length(s)[j] > 0:
+        set_need(s, j)
+        server = fitindex.best(s, need(s))
+        if server < 0:
+            return
+        start(s, j, server)
+        mark(s, server)
 
 
 @kernel
@@ -115,6 +129,10 @@ def refill(s: State, server: int) -> None:
             start(s, j, server)
             j = next_job(s, server, 0)
     mark(s, server)
+    if policy_ints(s)[FILLS] and s.actual:
+        # a smaller job may have come to the head of its line, and fit where the one before it did not
+        for j in range(s.n_types):
+            place_heads(s, j)
 
 
 @kernel

@@ -1,0 +1,142 @@
+"""What one decision costs, and that it does not grow with the cluster.
+
+Table 1 of the paper at 0.89 of its capacity, as a closed loop: a random running job ends, a job of a random type comes, so that
+the number of jobs in the system stays at 0.89 x 5 for each server. No clock and no event heap: this times the core alone,
+through the kernels that the simulator calls. `python -m benchmarks.core` prints a table; goal: at 100,000 servers an
+arrival and a completion cost at most twice what they cost at 1,000.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numba
+import numpy as np
+
+from slotwise.model import integers, load_scenario
+from slotwise.packing import Space
+from slotwise.scheduling import Scheduler, drive, make_policy
+from slotwise.scheduling.state import SERVER, jobs
+from slotwise.scheduling.store import Store
+
+POLICIES = ["algorithm1", "m14", "best-fit", "first-fit", "tetris"]
+SCALES = (1_000, 10_000, 100_000)
+LOAD = 0.89
+EVENTS = 400_000
+REPEATS = 5
+WARM_UP = 2.0
+"""seconds at most"""
+
+
+@numba.njit(nogil=True)  # type: ignore[untyped-decorator]
+def fill(s: Any, n_servers: int, n_jobs: int, rng: Any, shares: Any, join: Any, arrive: Any) -> None:
+    """All servers join, then the jobs come."""
+    for server in range(n_servers):
+        drive.join(s, server, 0, join)
+    for _ in range(n_jobs):
+        drive.submit(s, np.searchsorted(shares, rng.random()), arrive)
+
+
+@numba.njit(nogil=True)  # type: ignore[untyped-decorator]
+def churn(s: Any, n_events: int, rng: Any, shares: Any, arrive: Any, complete: Any) -> None:
+    """Half of the events are completions, half are arrivals. Hardly a job number is unused, so chance soon finds a job
+    that runs; a list of them would bring cache misses of its own."""
+    for _ in range(n_events // 2):
+        job = int(rng.random() * s.max_jobs)
+        while jobs(s)[job, SERVER] < 0:
+            job = int(rng.random() * s.max_jobs)
+        drive.complete(s, job, complete)
+        drive.submit(s, np.searchsorted(shares, rng.random()), arrive)
+
+
+def nanoseconds(name: str, n_servers: int) -> tuple[float, int]:
+    """The least time of an event over some repeats, and how many jobs wait in the end."""
+    scenario = load_scenario("table1")
+    sizes = integers(scenario.cluster, scenario.types)
+    options = {} if name in ("algorithm1", "m14") else {"pack_by": "type"}
+    policy = make_policy(name, **options)
+    n_jobs = int(LOAD * 5 * n_servers)
+    store = Store(
+        sizes,
+        policy,
+        max_servers=n_servers,
+        spaces=[Space.additive(sizes.demand, sizes.capacity[0])],
+        seed=np.random.SeedSequence(1),
+        max_jobs=n_jobs + 1,
+    )
+    hooks = policy.hooks()
+    rng = np.random.default_rng(1)
+    rates = np.array([job_type.rate or 0.0 for job_type in scenario.types])
+    shares = np.cumsum(rates / rates.sum())
+    fill(store.state, n_servers, n_jobs, rng, shares, hooks.join, hooks.arrive)
+
+    def seconds(n_events: int) -> float:
+        begin = time.perf_counter()
+        churn(store.state, n_events, rng, shares, hooks.arrive, hooks.complete)
+        return time.perf_counter() - begin
+
+    seconds(2)  # compiles
+    # into the steady state: every job has been replaced a few times, as far as that can be waited for
+    spent, done = 0.0, 0
+    while done < 4 * n_jobs and spent < WARM_UP:
+        spent += seconds(2_000)
+        done += 2_000
+    n_events = max(2_000, int(min(EVENTS, done / spent * WARM_UP / 4)))
+    times = [seconds(n_events) / n_events for _ in range(REPEATS)]
+    state: Any = store.state
+    assert state.n_running + state.n_waiting == n_jobs
+    return min(times) * 1e9, int(state.n_waiting)
+
+
+def from_python(name: str, n_servers: int = 1_000, n_events: int = 4_000) -> float:
+    """Microseconds of a decision through `Scheduler`, from plain Python."""
+    scenario = load_scenario("table1", [f"cluster.servers.standard.count={n_servers}"])
+    scheduler = Scheduler(scenario.cluster, scenario.types, name)
+    names, rng = [job_type.name for job_type in scenario.types], np.random.default_rng(1)
+    kinds = rng.choice(len(names), 5 * n_servers + n_events, p=[2 / 15, 11 / 15, 2 / 15])
+    running = []
+    n_jobs = int(LOAD * 5 * n_servers)
+    for i in range(n_jobs):
+        running += [placement.job for placement in scheduler.submit(i, names[kinds[i]])]
+    begin = time.perf_counter()
+    for i in range(n_jobs, n_jobs + n_events // 2):
+        place = int(rng.integers(len(running)))
+        running[place], running[-1] = running[-1], running[place]
+        running += [placement.job for placement in scheduler.complete(running.pop())]
+        running += [placement.job for placement in scheduler.submit(i, names[kinds[i]])]
+    return (time.perf_counter() - begin) / n_events * 1e6
+
+
+def run() -> list[dict[str, Any]]:
+    """Rows of name, value, unit, detail."""
+    rows: list[dict[str, Any]] = []
+    for name in POLICIES:
+        cost, waiting = {}, {}
+        for n_servers in SCALES:
+            cost[n_servers], waiting[n_servers] = nanoseconds(name, n_servers)
+        least, most = SCALES[0], SCALES[-1]
+        rows.append(
+            {
+                "name": f"{name}: an event at {most:,} servers against {least:,}",
+                "value": round(cost[most] / cost[least], 2),
+                "unit": "ratio",
+                "detail": ", ".join(f"{cost[n]:.0f} ns at {n:,} ({waiting[n]:,} wait)" for n in SCALES),
+            }
+        )
+    for name in ("algorithm1", "best-fit"):
+        detail = "Scheduler.submit and .complete at 1,000 servers"
+        rows.append(
+            {
+                "name": f"{name}: a decision from Python",
+                "value": round(from_python(name), 1),
+                "unit": "us",
+                "detail": detail,
+            }
+        )
+    return rows
+
+
+if __name__ == "__main__":
+    for row in run():
+        print(f"{row['name']:60} {row['value']:>8} {row['unit']:6} {row['detail']}", flush=True)

@@ -1,0 +1,60 @@
+"""`slotwise compare`: the same workload through several policies; a table, and a report page with --out."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from slotwise.cli.running import (
+    AddressOption,
+    EngineOption,
+    ScenarioArgument,
+    SetOption,
+    WorkersOption,
+    progress_of,
+)
+from slotwise.cli.tables import results_table, show
+from slotwise.errors import InputError
+from slotwise.model import load_scenario
+from slotwise.report.comparison import comparison_page
+from slotwise.report.manifest import Manifest
+from slotwise.report.page import write_page
+from slotwise.simulation.result import Comparison
+from slotwise.simulation.simulate import run_policies
+
+
+def compare(
+    scenario: ScenarioArgument,
+    policy: Annotated[
+        list[str], typer.Option("--policy", "-p", metavar="NAMES", help="two policies or more, separated by commas")
+    ],
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="also write a report page there")] = None,
+    overrides: SetOption = None,
+    workers: WorkersOption = None,
+    engine: EngineOption = "threads",
+    scheduler_address: AddressOption = None,
+) -> None:
+    """Send the same jobs through several policies and compare queues and waits.
+
+    Example: slotwise compare table1 --policy algorithm1,best-fit,m14 --out report
+    """
+    ready = load_scenario(scenario, overrides or [])
+    names = list(dict.fromkeys(name.strip() for group in policy for name in group.split(",") if name.strip()))
+    if len(names) < 2:
+        raise InputError("needs two policies or more", where="--policy", remedy="such as algorithm1,best-fit")
+    pairs = [(name, ready.policy.options if name == ready.policy.name else {}) for name in names]
+    begun = time.perf_counter()
+    with progress_of(len(pairs) * ready.run.replications) as report:
+        results = run_policies(ready, pairs, workers, engine, scheduler_address, report)
+    show(results_table(results))
+    if out is not None:
+        taken = {"simulation": time.perf_counter() - begun}
+        settings = " ".join(f"--set {item}" for item in overrides or [])
+        command = f"slotwise compare {Path(scenario).name} --policy {','.join(names)} {settings}".strip()
+        path = write_page(
+            comparison_page(Comparison(tuple(results))), out, Manifest(command, ready.run.seed, taken)
+        )
+        print(f"report: {path.resolve()}")

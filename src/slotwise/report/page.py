@@ -1,0 +1,70 @@
+"""From a `Page` to a folder: index.html that needs nothing else, data/ with CSV and Parquet, manifest.json."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import jinja2
+import polars as pl
+from markupsafe import Markup
+
+from slotwise.errors import InputError
+from slotwise.report.blocks import Page
+from slotwise.report.claims import Verdict
+from slotwise.report.drawing import key_mark
+from slotwise.report.manifest import Manifest
+from slotwise.report.palette import label_of
+from slotwise.report.tables import cell
+
+MARKS = {Verdict.HOLDS: "✓", Verdict.IN_PART: "◐", Verdict.FAILS: "✗", Verdict.UNTESTED: "–"}
+
+
+def write_page(page: Page, folder: Path, manifest: Manifest) -> Path:
+    """Write everything and return the path of index.html."""
+    data = folder / "data"
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+        for name, frame in page.data.items():
+            _write_data(frame, data / name)
+        manifest.write(folder / "manifest.json")
+        path = folder / "index.html"
+        path.write_text(render(page, manifest), "utf-8")
+    except OSError as problem:
+        raise InputError(
+            f"cannot be written ({problem.strerror or problem})", where=str(folder), remedy="use another --out"
+        ) from problem
+    return path
+
+
+def render(page: Page, manifest: Manifest) -> str:
+    """The HTML text."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("slotwise.report", "templates"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    numbers = itertools.count(1)
+    environment.filters |= {"cell": cell, "label": label_of}
+    environment.filters["key"] = lambda policy: Markup(key_mark(policy, f"key{next(numbers)}"))
+    tally = {verdict: sum(claim.verdict is verdict for claim in page.claims) for verdict in Verdict}
+    return environment.get_template("page.html.j2").render(
+        page=page,
+        manifest=manifest,
+        marks=MARKS,
+        tally={verdict: count for verdict, count in tally.items() if count},
+        markup=Markup,
+    )
+
+
+def _write_data(frame: pl.DataFrame, base: Path) -> None:
+    """CSV for people, Parquet for programs; the same bytes for the same figures."""
+    flat = frame.with_columns(
+        pl.col(name).cast(pl.List(pl.String)).list.join(" ")
+        for name, kind in frame.schema.items()
+        if isinstance(kind, pl.List)
+    )
+    flat.write_csv(base.with_name(base.name + ".csv"))
+    frame.write_parquet(base.with_name(base.name + ".parquet"), statistics=False)

@@ -1,0 +1,127 @@
+"""The core and the naive Algorithm 1 and M14 make the same placements, event for event, on thousands of random runs."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from instances import ALL_EVENTS, Events, perform, random_instance
+from naive import NaiveSlots, beta_of, maximal_configurations
+
+from slotwise._kernel import JIT
+from slotwise.scheduling.policies import make_policy
+from slotwise.scheduling.scheduler import Scheduler
+
+pytestmark = pytest.mark.core
+
+RUNS, LENGTH = (110, 60) if JIT else (12, 50)
+
+VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    ("algorithm1", {}),
+    ("algorithm1", {"ties": "first"}),
+    ("algorithm1", {"beta": 0.9}),
+    ("algorithm1", {"beta": 0.7, "ties": "first", "reduce_stalls": False}),
+    ("algorithm1", {"beta": 0.95, "stall_cap": 0.5, "spread": "cap"}),
+    ("algorithm1", {"b": 0.98, "p": 0.9, "spread": "linear-cap", "stall_cap": 0.6}),
+    ("algorithm1", {"b": 0.98, "p": 1.0, "spread": "linear-cap", "stall_cap": 1.0}),
+    ("algorithm1", {"p": 0.5, "z": 0.1, "spread": "off"}),
+    ("algorithm1", {"p": 0.5, "z": 0.1, "spread": "cap", "stall_cap": 0.3, "reduce_stalls": False}),
+    ("algorithm1", {"faithful": True, "beta": 0.9}),
+    ("algorithm1", {"faithful": True, "p": 0.9, "reduce_stalls": False, "ties": "first"}),
+    ("algorithm1", {"faithful": True, "p": 0.9, "spread": "off"}),
+    ("algorithm1", {"solver": "hull", "beta": 0.9}),
+    ("algorithm1", {"solver": "greedy", "beta": 0.9}),
+    ("m14", {}),
+    ("m14", {"ties": "first"}),
+    ("m14", {"weights": "log"}),
+    ("m14", {"weights": "log", "solver": "hull"}),
+    ("m14", {"queues": "own"}),
+    ("m14", {"queues": "own", "weights": "log", "ties": "first"}),
+]
+
+
+def label(variant: tuple[str, dict[str, Any]]) -> str:
+    name, options = variant
+    return " ".join([name, *(f"{key}={value}" for key, value in options.items())])
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=label)
+def test_the_core_places_as_the_naive_one_does(variant: tuple[str, dict[str, Any]]) -> None:
+    name, options = variant
+    policy = make_policy(name, **({"solver": "enumerate"} | options))
+    stalls = 0
+    for seed in range(RUNS):
+        stalls += same(policy, seed)
+    if name == "algorithm1" and not set(options) <= {"ties"}:
+        assert stalls > RUNS / 20, "the runs prove nothing about stalling"
+
+
+def same(policy: Any, seed: int) -> int:
+    rng = random.Random(f"{policy.name} {seed}")
+    instance = random_instance(rng)
+    scheduler = Scheduler(instance.cluster, instance.types, policy, seed=seed)
+    demand = [t.demand for t in instance.types]
+    if policy.solver == "enumerate":
+        candidates = {c.name: maximal_configurations(demand, c.capacity) for c in instance.cluster.servers}
+    else:
+        names = [c.name for c in instance.cluster.servers]
+        tables = [solver.table.tolist() for solver in scheduler._store.solvers]
+        candidates = {n: [tuple(k) for k in table] for n, table in zip(names, tables, strict=True)}
+    naive = naive_of(policy, candidates, len(demand), seed)
+    numbers = {}
+    for c in instance.cluster.servers:
+        for n in range(c.count):
+            numbers[f"{c.name}-{n}"] = len(numbers)
+            naive.join(numbers[f"{c.name}-{n}"], c.name)
+    weights = ALL_EVENTS | {"submit": rng.choice([40, 55]), "add": rng.choice([1, 4])}
+    events, type_number = Events(rng, instance, weights=weights), {t.name: j for j, t in enumerate(instance.types)}
+    waiting: list[Any] = []
+    for _ in range(LENGTH):
+        event = events.next(scheduler, waiting)
+        placements, requeued = perform(scheduler, event)
+        numbers |= scheduler._servers
+        expected = naive_step(naive, event, type_number, numbers)
+        assert [(job, numbers[server]) for job, server in placements] == expected, f"seed {seed}: {event}"
+        started = {job for job, _server in placements}
+        waiting = [*waiting, *requeued, *([event[1]] if event[0] == "submit" else [])]
+        waiting = [job for job in waiting if job not in started and event[:2] != ("cancel", job)]
+    return int(scheduler._state.stalls)
+
+
+def naive_of(policy: Any, candidates: Any, n_types: int, seed: int) -> NaiveSlots:
+    o = policy.options
+    if policy.name == "algorithm1":
+        return NaiveSlots(
+            candidates,
+            n_types,
+            seed=seed,
+            beta=beta_of(o),
+            ties=o.ties,
+            reduce_stalls=o.reduce_stalls,
+            faithful=o.faithful,
+        )
+    return NaiveSlots(
+        candidates,
+        n_types,
+        seed=seed,
+        beta=None,
+        ties=o.ties,
+        log_weights=o.weights == "log",
+        own_queues=o.queues == "own",
+    )
+
+
+def naive_step(naive: NaiveSlots, event: tuple[Any, ...], types: dict[str, int], numbers: dict[Any, int]) -> Any:
+    kind, name, *rest = event
+    if kind == "submit":
+        return naive.submit(name, types[rest[0]])
+    if kind == "complete":
+        return naive.complete(name)
+    if kind == "cancel":
+        return naive.cancel(name)
+    if kind == "add":
+        return naive.join(numbers[name], rest[0])
+    if kind == "drain" and naive.servers[numbers[name]].state == "draining":
+        return []
+    return getattr(naive, kind)(numbers[name])
