@@ -279,7 +279,7 @@ MISTAKES: list[tuple[str, str]] = [
         "workload.intensity: a trace has its own load, so it cannot be scaled to an intensity; remove",
     ),
     (
-        TRACE + 'arrivals = { law = "poisson" }',
+        TRACE + 'arrivals = { law = "lognormal" }',
         "workload.arrivals: a law beside a trace; remove it: the trace says when",
     ),
     (

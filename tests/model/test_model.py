@@ -219,7 +219,8 @@ def test_scenarios_from_python_are_checked_too() -> None:
     scenario = Scenario(
         cluster=cluster, types=tuple(types), policy=PolicyChoice(name="best-fit"), run=Run(events=5)
     )
-    assert Scenario.model_validate(scenario.model_dump(exclude_unset=True)) == scenario
+    assert Scenario.model_validate(scenario.model_dump()) == scenario
+    assert Scenario.model_validate_json(scenario.model_dump_json()) == scenario
 
 
 def test_a_predicate_of_ones_own_replaces_adding_up() -> None:

@@ -10,7 +10,7 @@ from slotwise.model.integers import integers
 from slotwise.model.laws import BatchArrivals
 
 if TYPE_CHECKING:
-    from slotwise.model.scenario import Cluster, JobType, Scenario
+    from slotwise.model.scenario import Cluster, JobType, Scenario, Workload
 
 
 def check(scenario: Scenario) -> None:
@@ -19,11 +19,8 @@ def check(scenario: Scenario) -> None:
     if scenario.workload.trace is not None:
         _check_trace(scenario)
         return
-    for key in ("typing", "time_scale"):
-        if getattr(scenario.workload, key) != type(scenario.workload).model_fields[key].default:
-            raise InputError(
-                "is for traces only", where=f"workload.{key}", remedy="remove it, or give workload.trace"
-            )
+    for key in _changed(scenario.workload, "typing", "time_scale"):
+        raise InputError("is for traces only", where=f"workload.{key}", remedy="remove it, or give workload.trace")
     if not scenario.types:
         raise InputError(
             "there are no job types", where="types", remedy="add a [[types]] table, or give workload.trace"
@@ -156,13 +153,10 @@ def _check_trace(scenario: Scenario) -> None:
         raise InputError(
             "types beside a trace", where="types", remedy="remove them: workload.typing makes types from the trace"
         )
-    for key in ("arrivals", "service"):
-        if getattr(scenario.workload, key) != type(scenario.workload).model_fields[key].default:
-            raise InputError(
-                "a law beside a trace",
-                where=f"workload.{key}",
-                remedy="remove it: the trace says when and how long",
-            )
+    for key in _changed(scenario.workload, "arrivals", "service"):
+        raise InputError(
+            "a law beside a trace", where=f"workload.{key}", remedy="remove it: the trace says when and how long"
+        )
     if scenario.workload.intensity is not None:
         raise InputError(
             "a trace has its own load, so it cannot be scaled to an intensity",
@@ -170,6 +164,11 @@ def _check_trace(scenario: Scenario) -> None:
             remedy="remove it; change workload.time_scale or the number of servers instead",
         )
     _check_run(scenario)
+
+
+def _changed(workload: Workload, *keys: str) -> list[str]:
+    """The keys that do not have their default values (a scenario that was written out has all keys)."""
+    return [key for key in keys if getattr(workload, key) != type(workload).model_fields[key].default]
 
 
 def _check_run(scenario: Scenario) -> None:
