@@ -75,12 +75,15 @@ def test_the_cheapest_mix_is_that_of_brute_force(prices: list[float], weights: l
     assert complete
     assert truth(best.servers)
     most = [int(best.cost / price) + 1 for price in prices]
-    brute = min(
-        trials.question.cost(counts)
+    missed = [
+        counts
         for counts in itertools.product(*(range(n + 1) for n in most))
-        if any(counts) and truth(counts) and not trials.impossible(counts)
-    )
-    assert best.cost == pytest.approx(brute)
+        if any(counts)
+        and trials.question.cost(counts) < best.cost - 1e-9
+        and truth(counts)
+        and not trials.impossible(counts)
+    ]
+    assert missed == []
 
 
 def test_a_budget_that_runs_out_is_said() -> None:

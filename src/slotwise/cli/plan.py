@@ -111,4 +111,6 @@ def describe_limit(found: Plan) -> str:
     cost = f", cost {number(found.limit.cost)}" if found.priced else ""
     if found.is_trace:
         return f"the average load of the trace fills {mix}{cost} (jobs rounded up to their types); the search begins there"
+    if not found.firm:
+        return f"the load fills {mix}{cost} on average; servers come and go, so the search only begins there"
     return f"to carry the load at all takes {mix}{cost}, by the linear program; below that no policy is stable"

@@ -47,6 +47,8 @@ class Plan:
     """no cheaper mix can have been missed, if more servers never do worse"""
     priced: bool
     """server classes have prices"""
+    firm: bool
+    """theory rules out less than `limit`; not for a trace, nor where servers come and go"""
 
     @property
     def servers(self) -> dict[str, int]:
@@ -93,7 +95,7 @@ class Plan:
             "lower_limit": {
                 "servers": dict(zip(self.class_names, map(float, self.limit.servers), strict=True)),
                 "cost": self.limit.cost,
-                "proven": not self.is_trace,
+                "proven": self.firm,
             },
             "tried": [
                 {
@@ -161,6 +163,7 @@ def plan(
         tried=tuple(trials.done.values()),
         cheapest=complete,
         priced=priced,
+        firm=question.firm,
     )
 
 
@@ -211,7 +214,7 @@ def _statement(plan: Plan) -> str:
         fewer = f"{sum(less.servers):,}" if one else describe(less.servers, plan.class_names)
         verdict = {"in doubt": "are in doubt", "misses": "do not"}.get(str(less.verdict), "cannot")
         text += f"; {fewer} {verdict} ({less.why})"
-    elif not plan.is_trace and one:
+    elif plan.firm and one:
         text += "; fewer are ruled out by theory"
     if not one:
         text += "; no cheaper mix does" if plan.cheapest else "; a cheaper mix was not found, but may exist"
