@@ -146,7 +146,7 @@ def test_set_changes_the_scenario(capsys: pytest.CaptureFixture[str], tmp_path: 
         (["simulate", "example1", "--engine", "moon"], "no engine is called 'moon'"),
         (["simulate", "example1", "--workers", "0"], "--workers"),
         (["simulate", "example1", "--frobnicate"], "--frobnicate"),
-        (["simulate"], "Missing argument 'scenario'"),
+        (["simulate"], "Missing argument 'SCENARIO'"),
         (["frobnicate"], "frobnicate"),
         (["simulate", "table1", "-p", "vqs"], "is for one resource"),
     ],

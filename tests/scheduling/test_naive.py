@@ -146,7 +146,7 @@ def test_among_ties_a_server_prefers_what_contains_its_jobs(solver: str) -> None
         scheduler.submit(n, "ab"[n % 2])
     arrays["weight"][:] = 5.0  # all is tied, whatever runs
     for held, containing in [((2, 1), {(2, 1)}), ((0, 2), {(0, 3), (1, 2)}), ((1, 0), {(3, 0), (2, 1), (1, 2)})]:
-        arrays["running"][0], arrays["servers"][0, COUNT] = held, sum(held)
+        scheduler._store.running[0], arrays["servers"][0, COUNT] = held, sum(held)
         seen = set()
         for _ in range(80):
             assert best_configuration(scheduler._state, 0) == 15.0
