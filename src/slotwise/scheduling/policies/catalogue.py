@@ -87,24 +87,39 @@ class Algorithm1(Policy):
         store.put("h", np.array([o.b * (o.p + (1.0 - o.p) * math.tanh(o.z * q)) for q in range(H_TABLE)]))
 
 
-class GuardedOptions(Algorithm1Options, FitOptions):
+class GuardedOptions(SolverOptions, FitOptions):
     """Options of the guarded policy."""
 
     solver: SolverName = Field("auto", description="how the (r-)max-weight configuration is found")
+    b: float = Field(0.9, gt=0, lt=1, description="limit of beta")
+    z: float = Field(0.0005, gt=0, description="how fast beta grows")
+    c: float = Field(0.0, ge=0, description="price weight")
+    cap: float = Field(0.1, ge=0)
+    soft: bool = True
+    plans: int = 7
+    scale: int = 0
+    e: float = 1.0
 
 
-class Guarded(Algorithm1):
+class Guarded(Policy):
     """Best-fit's delay with Algorithm 1's guarantee."""
 
     name = "guarded"
     summary = "packs like best-fit while queues are short, stalls and resets like Algorithm 1 when they grow"
     Options = GuardedOptions
     keeps = frozenset({"free", "fit"})
+    compiled = True
     arrive, complete = staticmethod(guarded.arrive), staticmethod(guarded.complete)
     join, leave, cancel = staticmethod(guarded.join), staticmethod(guarded.leave), staticmethod(guarded.cancel)
 
     def prepare(self, store: Store) -> None:
-        super().prepare(store)
+        o: GuardedOptions = self.options
+        J = store.state.n_types
+        store.reserve_policy_numbers(16, guarded.PRICE + J)
+        whole, real = store.arrays["policy_ints"], store.arrays["policy_floats"]
+        whole[guarded.SOFT], whole[guarded.PLANS], whole[guarded.SCALE_BY] = o.soft, o.plans, o.scale
+        real[guarded.B], real[guarded.Z], real[guarded.C], real[guarded.CAP] = o.b, o.z, o.c, o.cap
+        real[guarded.PRICE :] = (store.sizes.demand / np.maximum(store.sizes.capacity.max(axis=0), 1)).sum(axis=1) ** o.e
         score = np.zeros((store.state.n_classes, store.state.n_resources + 1))
         score[:, :-1] = 1.0 / np.maximum(store.sizes.capacity.max(axis=0), 1)
         store.put("score", score)

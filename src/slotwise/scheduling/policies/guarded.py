@@ -1,22 +1,14 @@
-"""`guarded`: packs like best-fit while queues are short, guards itself like Algorithm 1 when they grow.
-
-A server packs work-conservingly by what jobs really ask for. On a completion at server l, with Q taken before any refill, let k'
-be what l would hold after its refill. If
-
-    f(k', Q) < beta(Q, s) f(k_r, Q),        beta = h(Q) q(s),   h(Q) = b (p + (1 - p) tanh(z sum Q)),
-
-l stalls: it takes no job until what it holds is a subset of k_r, and is then filled up to k_r and packs again. The refill
-is by size (largest first) while beta <= 0, and by weight (the better of several fillings) above. docs/theory/guarded.md has
-the proof that this keeps Algorithm 1's guarantee.
-"""
+"""`guarded`: experimental second version."""
 
 from __future__ import annotations
 
+import math
+
 from slotwise._kernel import kernel
-from slotwise.scheduling import fitindex
+from slotwise.scheduling import bitmap, fitindex
 from slotwise.scheduling.moves import reindex, start
-from slotwise.scheduling.policies.fitting import set_need
-from slotwise.scheduling.policies.slots import beta
+from slotwise.scheduling.policies.fitting import fits, set_need
+from slotwise.scheduling.queues import oldest_head
 from slotwise.scheduling.state import (
     ACTIVE,
     CLASS,
@@ -28,6 +20,7 @@ from slotwise.scheduling.state import (
     State,
     capacity,
     choice,
+    configuration,
     demand,
     free,
     head,
@@ -35,32 +28,35 @@ from slotwise.scheduling.state import (
     jobs,
     need,
     order,
+    policy_floats,
+    policy_ints,
     queue_length,
     queues,
     running,
+    sequence,
     servers,
     stall_reason,
     weight,
 )
 from slotwise.scheduling.weights import best_configuration, best_weight, holds_within
 
-# policy_ints beside those of `slots`
-FILLS = 8
-BY_SIZE, BY_WEIGHT, BY_DENSITY = 0, 1, 2
+# policy_ints
+SOFT, PLANS, SCALE_BY = 0, 1, 2
+# policy_floats
+B, Z, C, CAP = 0, 1, 2, 3
+PRICE = 8  # from here: J prices
+BY_SIZE, BY_WEIGHT, BY_DENSITY, BY_AGE = 0, 1, 2, 3
 
 
 def arrive(s: State, j: int, i: int) -> None:
-    """A new head of line goes where least is left free, among the servers that are not stalled."""
+    """A new head of line goes where least is left free."""
     if head(s, j) == i:
         place_heads(s, j)
 
 
 def complete(s: State, j: int, server: int) -> None:
-    """Refill the server, or stall it where that would hold too little weight."""
-    if s.n_waiting > 0:
-        consider(s, server)
-    elif servers(s)[server, MODE] == STALLED:
-        pack_again(s, server)
+    """Refill the server, or turn it to another configuration."""
+    consider(s, server)
 
 
 def join(s: State, server: int, _: int) -> None:
@@ -74,6 +70,7 @@ def leave(s: State, server: int, _: int) -> None:
     """A server that goes does not count as stalled."""
     if servers(s)[server, MODE] == STALLED:
         s.n_stalled -= 1
+        close_slots(s, server)
     servers(s)[server, MODE] = ACTIVE
 
 
@@ -84,38 +81,149 @@ def cancel(s: State, j: int, i: int) -> None:
 
 
 @kernel
+def scale(s: State) -> float:
+    """The unit of queue length."""
+    by = policy_ints(s)[SCALE_BY]
+    if by == 1:
+        return float(max(1, s.n_servers))
+    if by == 2:
+        return float(max(1, s.n_running))
+    if by == 3:
+        return math.sqrt(float(max(1, s.n_running)))
+    if by == 4:
+        return math.sqrt(float(max(1, s.n_servers)))
+    if by == 5:
+        return float(max(1, s.n_running)) / float(max(1, s.n_servers))
+    return 1.0
+
+
+@kernel
+def share_needed(s: State, unit: float) -> float:
+    """beta."""
+    numbers = policy_floats(s)
+    if s.n_stalled >= max(1.0, numbers[CAP] * s.n_servers):
+        return 0.0
+    return numbers[B] * math.tanh(numbers[Z] * s.n_waiting / unit)
+
+
+@kernel
+def set_weights(s: State, unit: float) -> None:
+    """W = Q + c p."""
+    c = policy_floats(s)[C] * unit
+    for j in range(s.n_types):
+        weight(s)[j] = (queue_length(s)[j] + c) * policy_floats(s)[PRICE + j]
+
+
+@kernel
 def consider(s: State, server: int) -> None:
     """What to do with the room on a server while jobs wait."""
     row = servers(s)[server]
     if row[MODE] == STALLED:
-        if row[COUNT] == 0 or drained(s, server):
-            reset(s, server)
-        return
-    share = beta(s)
-    if share <= 0.0:
-        plan(s, server, BY_SIZE)
-    else:
-        mine = best_plan(s, server)
-        best = best_weight(s, server)
-        if mine < share * best and row[COUNT] > 0:
-            reason = stall_reason(s)[server]
-            reason[0], reason[1], reason[2] = mine, share, best
-            stall(s, server)
-            if drained(s, server):
-                reset(s, server)
+        if s.n_waiting == 0 or holds_within(s, server, configuration(s)[server]):
+            pack_again(s, server)
+        else:
+            fill_slots(s, server)
+            if s.actual:
+                settle(s)
             return
+    if s.n_waiting == 0:
+        return
+    unit = scale(s)
+    set_weights(s, unit)
+    mine = best_plan(s, server)
+    if row[COUNT] > 0:
+        share = share_needed(s, unit)
+        best = best_weight(s, server) if share > 0.0 else 0.0
+        if mine < share * best:
+            best_configuration(s, server)
+            if not holds_within(s, server, choice(s)[0]):
+                reason = stall_reason(s)[server]
+                reason[0], reason[1], reason[2] = mine, share, best
+                turn(s, server)
+                return
+            for j in range(s.n_types):
+                while running(s)[server, j] < choice(s)[0, j] and queue_length(s)[j] > 0:
+                    start(s, j, server)
+            set_weights(s, unit)
+            best_plan(s, server)
     carry_out(s, server)
+
+
+@kernel
+def turn(s: State, server: int) -> None:
+    """From now on only jobs of the configuration in choice(s)[0]."""
+    row = servers(s)[server]
+    row[MODE] = STALLED
+    s.n_stalled += 1
+    s.stalls += 1
+    for j in range(s.n_types):
+        configuration(s)[server, j] = choice(s)[0, j]
+    reindex(s, server)
+    if policy_ints(s)[SOFT]:
+        fill_slots(s, server)
+    settle(s)
+
+
+@kernel
+def fill_slots(s: State, server: int) -> None:
+    """Start waiting jobs in the slots that have room."""
+    if not policy_ints(s)[SOFT]:
+        return
+    slots, on = configuration(s)[server], running(s)[server]
+    for n in range(s.n_types):
+        j = order(s)[0, n]
+        while on[j] < slots[j] and queue_length(s)[j] > 0:
+            set_need(s, j)
+            if not fits(s, server, need(s)):
+                break
+            start(s, j, server)
+    open_slots(s, server)
+
+
+@kernel
+def open_slots(s: State, server: int) -> None:
+    """Which arrivals the turning server takes: by type, as room for one of that type remains."""
+    slots, on = configuration(s)[server], running(s)[server]
+    for j in range(s.n_types):
+        if on[j] < slots[j] and fits(s, server, demand(s)[j]):
+            bitmap.add(s, j, server)
+        else:
+            bitmap.discard(s, j, server)
+
+
+@kernel
+def close_slots(s: State, server: int) -> None:
+    """No more slots."""
+    for j in range(s.n_types):
+        bitmap.discard(s, j, server)
+        configuration(s)[server, j] = 0
+
+
+@kernel
+def pack_again(s: State, server: int) -> None:
+    """The server is stalled no longer: fill it up to its configuration, then it packs."""
+    slots, on = configuration(s)[server], running(s)[server]
+    for j in range(s.n_types):
+        while on[j] < slots[j] and queue_length(s)[j] > 0:
+            start(s, j, server)
+    close_slots(s, server)
+    servers(s)[server, MODE] = ACTIVE
+    s.n_stalled -= 1
+    s.resets += 1
+    reindex(s, server)
 
 
 @kernel
 def best_plan(s: State, server: int) -> float:
     """The weightiest of the fillings, left in choice(s)[1]; returns f(k', Q)."""
-    best, rule = -1.0, BY_SIZE
-    for other in range(3):
-        value = plan(s, server, other)
-        if value > best:
-            best, rule = value, other
-    if rule != 2:
+    best, rule, last = -1.0, BY_SIZE, -1
+    for other in range(4):
+        if policy_ints(s)[PLANS] >> other & 1:
+            value = plan(s, server, other)
+            last = other
+            if value > best:
+                best, rule = value, other
+    if rule != last:
         plan(s, server, rule)
     return best
 
@@ -139,10 +247,10 @@ def plan(s: State, server: int, rule: int) -> float:
         j = order(s)[2, n]
         i = queues(s)[j, HEAD]
         while i >= 0:
-            fits = True
+            fit = True
             for r in range(s.n_resources):
-                fits = fits and rest[r] >= (job_demand(s)[i, r] if s.actual else demand(s)[j, r])
-            if not fits:
+                fit = fit and rest[r] >= (job_demand(s)[i, r] if s.actual else demand(s)[j, r])
+            if not fit:
                 break
             for r in range(s.n_resources):
                 rest[r] -= job_demand(s)[i, r] if s.actual else demand(s)[j, r]
@@ -171,6 +279,9 @@ def _set_order(s: State, server: int, rule: int) -> None:
 
 @kernel
 def _value(s: State, j: int, whole: object, rule: int) -> float:
+    if rule == BY_AGE:
+        i = head(s, j)
+        return -float(sequence(s)[i]) if i >= 0 else -math.inf
     if rule == BY_WEIGHT:
         return float(weight(s)[j])
     share = 0.0
@@ -191,45 +302,6 @@ def carry_out(s: State, server: int) -> None:
 
 
 @kernel
-def stall(s: State, server: int) -> None:
-    """No more jobs for this server until it resets; the index no longer offers it."""
-    servers(s)[server, MODE] = STALLED
-    s.n_stalled += 1
-    s.stalls += 1
-    reindex(s, server)
-
-
-@kernel
-def pack_again(s: State, server: int) -> None:
-    """The server is stalled no longer."""
-    servers(s)[server, MODE] = ACTIVE
-    s.n_stalled -= 1
-    s.resets += 1
-    reindex(s, server)
-
-
-@kernel
-def drained(s: State, server: int) -> bool:
-    """Whether what the server holds is a subset of k_r, which is then in choice(s)[0]."""
-    best_configuration(s, server)
-    return holds_within(s, server, choice(s)[0])
-
-
-@kernel
-def reset(s: State, server: int) -> None:
-    """Fill the server up to k_r, then with whatever else fits."""
-    if servers(s)[server, COUNT] == 0:
-        best_configuration(s, server)
-    pack_again(s, server)
-    on = running(s)[server]
-    for j in range(s.n_types):
-        while on[j] < choice(s)[0, j] and queue_length(s)[j] > 0:
-            start(s, j, server)
-    plan(s, server, BY_SIZE)
-    carry_out(s, server)
-
-
-@kernel
 def settle(s: State) -> None:
     """A smaller job may have come to the head of its line, and fit where the one before it did not."""
     if s.actual:
@@ -241,6 +313,11 @@ def settle(s: State) -> None:
 def place_heads(s: State, j: int) -> None:
     """Place the head of line of type j, and the next, while some server that is not stalled has room."""
     while queues(s)[j, HEAD] >= 0:
+        server = bitmap.first(s, j)
+        if server >= 0:
+            start(s, j, server)
+            open_slots(s, server)
+            continue
         set_need(s, j)
         server = fitindex.best(s, need(s))
         if server < 0:
