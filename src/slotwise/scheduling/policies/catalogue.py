@@ -92,13 +92,14 @@ class GuardedOptions(SolverOptions, FitOptions):
 
     solver: SolverName = Field("auto", description="how the (r-)max-weight configuration is found")
     b: float = Field(0.9, gt=0, lt=1, description="limit of beta")
-    z: float = Field(0.0005, gt=0, description="how fast beta grows")
-    c: float = Field(0.0, ge=0, description="price weight")
+    z: float = Field(0.005, gt=0, description="how fast beta grows")
+    c: float = Field(10.0, ge=0, description="price weight")
     cap: float = Field(0.1, ge=0)
     soft: bool = True
     plans: int = 7
     scale: int = 0
     e: float = 1.0
+    losses: bool = True
 
 
 class Guarded(Policy):
@@ -115,11 +116,23 @@ class Guarded(Policy):
     def prepare(self, store: Store) -> None:
         o: GuardedOptions = self.options
         J = store.state.n_types
-        store.reserve_policy_numbers(16, guarded.PRICE + J)
+        R = store.state.n_resources
+        store.reserve_policy_numbers(
+            guarded.WORK + (J + 1) * R + J + guarded.MEMO * R, guarded.PRICE + J + J * R + guarded.MEMO
+        )
         whole, real = store.arrays["policy_ints"], store.arrays["policy_floats"]
         whole[guarded.SOFT], whole[guarded.PLANS], whole[guarded.SCALE_BY] = o.soft, o.plans, o.scale
         real[guarded.B], real[guarded.Z], real[guarded.C], real[guarded.CAP] = o.b, o.z, o.c, o.cap
-        real[guarded.PRICE :] = (store.sizes.demand / np.maximum(store.sizes.capacity.max(axis=0), 1)).sum(axis=1) ** o.e
+        real[guarded.E] = o.e
+        whole[guarded.LOSSES] = o.losses
+        price = (store.sizes.demand / np.maximum(store.sizes.capacity.max(axis=0), 1)).sum(axis=1)
+        real[guarded.PRICE : guarded.PRICE + J] = price
+        real[guarded.PRICE + J + J * R :] = -1.0
+        order, demand = store.arrays["order"][0], store.sizes.demand
+        for n in range(J):
+            with np.errstate(divide="ignore"):
+                rates = np.where(demand[order[n:]] > 0, price[order[n:], None] / demand[order[n:]], np.inf).max(axis=0)
+            real[guarded.PRICE + J + n * R : guarded.PRICE + J + (n + 1) * R] = rates
         score = np.zeros((store.state.n_classes, store.state.n_resources + 1))
         score[:, :-1] = 1.0 / np.maximum(store.sizes.capacity.max(axis=0), 1)
         store.put("score", score)

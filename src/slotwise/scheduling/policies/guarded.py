@@ -41,10 +41,13 @@ from slotwise.scheduling.state import (
 from slotwise.scheduling.weights import best_configuration, best_weight, holds_within
 
 # policy_ints
-SOFT, PLANS, SCALE_BY = 0, 1, 2
+SOFT, PLANS, SCALE_BY, LOSSES = 0, 1, 2, 3
 # policy_floats
-B, Z, C, CAP = 0, 1, 2, 3
-PRICE = 8  # from here: J prices
+B, Z, C, CAP, E = 0, 1, 2, 3, 4
+PRICE = 8  # from here: J prices, J R bounds, then the memo of usable room
+WORK = 16  # from here: room to work in, then the keys of the memo
+MEMO = 4096
+NODES = 2000
 BY_SIZE, BY_WEIGHT, BY_DENSITY, BY_AGE = 0, 1, 2, 3
 
 
@@ -111,7 +114,123 @@ def set_weights(s: State, unit: float) -> None:
     """W = Q + c p."""
     c = policy_floats(s)[C] * unit
     for j in range(s.n_types):
-        weight(s)[j] = (queue_length(s)[j] + c) * policy_floats(s)[PRICE + j]
+        price = policy_floats(s)[PRICE + j]
+        weight(s)[j] = price * c + price ** policy_floats(s)[E] * queue_length(s)[j]
+
+
+@kernel
+def usable(s: State, room: object) -> float:
+    """V(room): the largest sum of prices of jobs that fit together into the room."""
+    J, R = s.n_types, s.n_resources
+    ints, reals = policy_ints(s), policy_floats(s)
+    h = 1
+    for r in range(R):
+        h = (h * 1000003 + room[r]) % 2147483647  # type: ignore[index]
+    h &= MEMO - 1
+    keys, values = WORK + (J + 1) * R + J + h * R, PRICE + J + J * R
+    known = reals[values + h] >= 0.0
+    for r in range(R):
+        known = known and ints[keys + r] == room[r]  # type: ignore[index]
+    if not known:
+        for r in range(R):
+            ints[keys + r] = room[r]  # type: ignore[index]
+        reals[values + h] = _most_usable(s, room)
+    return float(reals[values + h])
+
+
+@kernel
+def _bound(s: State, n: int) -> float:
+    """No filling of the room at depth n with types from there on is worth more."""
+    J, R = s.n_types, s.n_resources
+    ints, reals = policy_ints(s), policy_floats(s)
+    least = math.inf
+    for r in range(R):
+        rate = reals[PRICE + J + n * R + r]
+        if rate < math.inf:
+            least = min(least, rate * ints[WORK + n * R + r])
+    return least
+
+
+@kernel
+def _most_usable(s: State, room: object) -> float:
+    """Depth-first search with a bound, the largest types first and as many as fit; exact within NODES steps."""
+    J, R = s.n_types, s.n_resources
+    ints, reals = policy_ints(s), policy_floats(s)
+    rest, counts = WORK, WORK + (J + 1) * R
+    for r in range(R):
+        ints[rest + r] = room[r]  # type: ignore[index]
+    n, value, best, down = 0, 0.0, 0.0, True
+    for _ in range(NODES):
+        if down and n < J and value + _bound(s, n) > best * (1.0 + 1e-12):
+            j = order(s)[0, n]
+            count = 1 << 30
+            for r in range(R):
+                if demand(s)[j, r] > 0:
+                    count = min(count, ints[rest + n * R + r] // demand(s)[j, r])
+            ints[counts + n] = count
+            for r in range(R):
+                ints[rest + (n + 1) * R + r] = ints[rest + n * R + r] - count * demand(s)[j, r]
+            value += count * reals[PRICE + j]
+            n += 1
+            if value > best:
+                best = value
+            continue
+        # back up to the last type of which there is one to give back
+        n -= 1
+        while n >= 0 and ints[counts + n] == 0:
+            n -= 1
+        if n < 0:
+            break
+        j = order(s)[0, n]
+        ints[counts + n] -= 1
+        value = 0.0
+        for m in range(n + 1):
+            value += ints[counts + m] * reals[PRICE + order(s)[0, m]]
+        for r in range(R):
+            ints[rest + (n + 1) * R + r] += demand(s)[j, r]
+        n += 1
+        down = True
+    return best
+
+
+@kernel
+def loss_of(s: State, room: object, j: int, size: object) -> float:
+    """How much usable room a job of type j would destroy there, beyond what it takes."""
+    rest = choice_room(s)
+    for r in range(s.n_resources):
+        rest[r] = room[r] - size[r]  # type: ignore[index]
+    return usable(s, room) - policy_floats(s)[PRICE + j] - usable(s, rest)
+
+
+@kernel
+def choice_room(s: State) -> object:
+    """Room for a free vector."""
+    return policy_ints(s)[8 : 8 + s.n_resources]
+
+
+@kernel
+def find_server(s: State, j: int) -> int:
+    """The server for need(s): least loss, then least left; -1 where there is none, or where waiting is better."""
+    if not policy_ints(s)[LOSSES]:
+        return fitindex.best(s, need(s))
+    rooms, winner, least, left = fitindex.group_free(s), -1, math.inf, math.inf
+    for c in range(s.n_classes):
+        listed, coefficients = fitindex.cell_list(s)[c], fitindex.score(s)[c]
+        for n in range(1, listed[0] + 1):
+            g = fitindex.cells(s)[listed[n], 0]
+            while g >= 0:
+                covers, residual = True, 0.0
+                for r in range(s.n_resources):
+                    covers = covers and rooms[g, r] >= need(s)[r]
+                    residual += coefficients[r] * rooms[g, r]
+                if covers:
+                    loss = loss_of(s, rooms[g], j, need(s))
+                    if loss < 1e-9:
+                        loss = 0.0
+                    if loss < least or (loss == least and residual < left):
+                        winner, least, left = fitindex.groups(s)[g, fitindex.FIRST], loss, residual
+                g = fitindex.groups(s)[g, fitindex.NEXT_IN_CELL]
+    return winner
 
 
 @kernel
@@ -237,6 +356,7 @@ def plan(s: State, server: int, rule: int) -> float:
     """
     rows, counts, rest, on, w = jobs(s), choice(s)[1], need(s), running(s)[server], weight(s)
     _set_order(s, server, rule)
+    c = policy_floats(s)[C] * scale(s)
     for r in range(s.n_resources):
         rest[r] = free(s)[server, r]
     total = 0.0
@@ -257,6 +377,8 @@ def plan(s: State, server: int, rule: int) -> float:
             counts[j] += 1
             total += w[j]
             i = rows[i, NEXT]
+    if policy_ints(s)[LOSSES]:
+        total += c * usable(s, rest)
     return total
 
 
@@ -319,7 +441,7 @@ def place_heads(s: State, j: int) -> None:
             open_slots(s, server)
             continue
         set_need(s, j)
-        server = fitindex.best(s, need(s))
+        server = find_server(s, j)
         if server < 0:
             return
         start(s, j, server)
