@@ -103,7 +103,7 @@ class GuardedOptions(GuardOptions, FitOptions):
 
     solver: SolverName = Field("auto", description="how the (r-)max-weight configuration is found")
     tightness: float = Field(
-        40.0, ge=0, description="c: how many waiting jobs of each type the tightness of a packing is worth"
+        20.0, ge=0, description="c: how many waiting jobs of each type the tightness of a packing is worth"
     )
     size_exponent: float = Field(
         1.5, ge=0, description="a waiting job counts (share of a server that it takes)^this"

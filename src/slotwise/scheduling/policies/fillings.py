@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
-from slotwise.scheduling.policies.usable import BASE, SPOILS, gains, prices, usable
+from slotwise.scheduling.policies.usable import BASE, SPOILS, STALE, gains, prices, set_prices, usable
 from slotwise.scheduling.state import (
     CLASS,
     HEAD,
@@ -46,6 +46,8 @@ LONG = 1000
 @kernel
 def set_weights(s: State) -> None:
     """W_j = g_j Q_j + c p_j, where the solvers look for weights."""
+    if policy_ints(s)[STALE]:
+        set_prices(s)
     for j in range(s.n_types):
         weight(s)[j] = gains(s)[j] * queue_length(s)[j] + policy_floats(s)[BASE] * prices(s)[j]
 

@@ -21,7 +21,7 @@ from slotwise.scheduling.moves import reindex, start
 from slotwise.scheduling.policies.fillings import best_filling, by_type, set_room, set_weights
 from slotwise.scheduling.policies.fitting import fits, set_need
 from slotwise.scheduling.policies.slots import beta
-from slotwise.scheduling.policies.usable import SPOILS, TINY, count_slots, notice_use, set_prices, spoilt
+from slotwise.scheduling.policies.usable import SPOILS, TINY, count_server, notice_use, spoilt
 from slotwise.scheduling.state import (
     COUNT,
     EMPTY,
@@ -72,9 +72,7 @@ def complete(s: State, j: int, server: int) -> None:
 
 def join(s: State, server: int, _: int) -> None:
     """A new server packs."""
-    if s.n_servers == 1:
-        set_prices(s)
-    count_slots(s, server, 1)
+    count_server(s, server, 1)
     servers(s)[server, MODE] = EMPTY
     if s.n_waiting > 0:
         refill(s, server)
@@ -86,7 +84,7 @@ def leave(s: State, server: int, _: int) -> None:
         s.n_stalled -= 1
         _forget_slots(s, server)
     servers(s)[server, MODE] = EMPTY
-    count_slots(s, server, -1)
+    count_server(s, server, -1)
 
 
 def cancel(s: State, j: int, i: int) -> None:

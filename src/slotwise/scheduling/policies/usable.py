@@ -35,11 +35,11 @@ from slotwise.scheduling.state import (
 )
 
 # policy_ints beside those of `slots`
-SPOILS, SEEN = 8, 9
+SPOILS, SEEN, STALE = 8, 9, 10
 WORK = 16  # J slots, R for a free vector, (J + 1) R and J for the search, then MEMO keys of R
 # policy_floats beside those of `slots`
 BASE, EXPONENT, POWER = 3, 4, 5
-NUMBERS = 8  # J gains, R sums of use, R prices of resources, J prices of jobs, J R bounds, then MEMO values
+NUMBERS = 8  # J gains, R sums of use, R prices of resources, J prices of jobs, J + 1 rooms, J R bounds, then MEMO values
 MEMO = 4096
 NODES = 2000
 """steps after which the search for V(F) takes the best that it has found"""
@@ -58,7 +58,7 @@ def whole_numbers(n_types: int, n_resources: int) -> int:
 
 def real_numbers(n_types: int, n_resources: int) -> int:
     """How many policy_floats."""
-    return NUMBERS + 2 * n_types + 2 * n_resources + n_types * n_resources + MEMO
+    return NUMBERS + 3 * n_types + 1 + 2 * n_resources + n_types * n_resources + MEMO
 
 
 @kernel
@@ -89,26 +89,48 @@ def prices(s: State) -> F8:
 
 
 @kernel
+def hosts(s: State) -> F8:
+    """(J + 1,): the room of the servers that can hold a type, in shares of the largest; last that of all servers."""
+    first = NUMBERS + 2 * s.n_types + 2 * s.n_resources
+    return policy_floats(s)[first : first + s.n_types + 1]
+
+
+@kernel
 def _bounds(s: State) -> F8:
     """(J R,): the most price per unit of a resource, over the n-th largest type and the smaller ones."""
-    first = NUMBERS + 2 * s.n_types + 2 * s.n_resources
+    first = NUMBERS + 3 * s.n_types + 1 + 2 * s.n_resources
     return policy_floats(s)[first : first + s.n_types * s.n_resources]
 
 
 @kernel
 def _known(s: State) -> F8:
     """(MEMO,): V of the free vector that has this place, below 0 where none has."""
-    first = NUMBERS + 2 * s.n_types + 2 * s.n_resources + s.n_types * s.n_resources
+    first = NUMBERS + 3 * s.n_types + 1 + 2 * s.n_resources + s.n_types * s.n_resources
     return policy_floats(s)[first : first + MEMO]
 
 
 @kernel
-def count_slots(s: State, server: int, sign: int) -> None:
-    """A server has come (sign 1) or goes (sign -1). g_j = (servers / slots that they have for type j alone)^e."""
-    whole = policy_ints(s)
+def count_server(s: State, server: int, sign: int) -> None:
+    """A server has come (sign 1) or goes (sign -1): so much more or less room, and slots for each type alone."""
+    whole, rooms, c, room = policy_ints(s), hosts(s), servers(s)[server, CLASS], 0.0
+    for r in range(s.n_resources):
+        largest = _largest(s, r)
+        room += capacity(s)[c, r] / largest if largest > 0 else 0.0
+    rooms[s.n_types] += sign * room
     for j in range(s.n_types):
-        whole[WORK + j] += sign * most(s)[servers(s)[server, CLASS], j]
+        whole[WORK + j] += sign * most(s)[c, j]
+        rooms[j] += sign * room if most(s)[c, j] > 0 else 0.0
         gains(s)[j] = math.pow(max(s.n_servers, 1) / max(whole[WORK + j], 1), policy_floats(s)[EXPONENT])
+    whole[STALE] = 1
+
+
+@kernel
+def _largest(s: State, r: int) -> int:
+    """The largest capacity of a server in resource r."""
+    largest = 0
+    for c in range(s.n_classes):
+        largest = max(largest, capacity(s)[c, r])
+    return largest
 
 
 @kernel
@@ -141,7 +163,7 @@ def _price_resources(s: State) -> None:
         pi[r] = price
         sums[r] = 0.0
     if changed:
-        set_prices(s)
+        policy_ints(s)[STALE] = 1
 
 
 @kernel
@@ -151,11 +173,11 @@ def set_prices(s: State) -> None:
     for j in range(J):
         p[j] = 0.0
         for r in range(R):
-            largest = 0
-            for c in range(s.n_classes):
-                largest = max(largest, capacity(s)[c, r])
+            largest = _largest(s, r)
             if largest > 0:
                 p[j] += pi[r] * demand(s)[j, r] / largest
+        if hosts(s)[j] > 0.0:
+            p[j] *= hosts(s)[J] / hosts(s)[j]
     rate = _bounds(s)
     for n in range(J - 1, -1, -1):
         j = order(s)[0, n]
@@ -165,6 +187,7 @@ def set_prices(s: State) -> None:
                 rate[n * R + r] = max(rate[n * R + r], rate[(n + 1) * R + r])
     for place in range(MEMO):
         _known(s)[place] = -1.0
+    policy_ints(s)[STALE] = 0
 
 
 @kernel
@@ -174,12 +197,15 @@ def spoilt(s: State, room: I8, j: int, size: I8) -> float:
     rest = policy_ints(s)[first : first + s.n_resources]
     for r in range(s.n_resources):
         rest[r] = room[r] - size[r]
-    return usable(s, room) - prices(s)[j] - usable(s, rest)
+    before = usable(s, room)
+    return before - prices(s)[j] - usable(s, rest)
 
 
 @kernel
 def usable(s: State, room: I8) -> float:
     """V(room), from the memo or by search."""
+    if policy_ints(s)[STALE]:
+        set_prices(s)
     J, R = s.n_types, s.n_resources
     place = 1
     for r in range(R):
