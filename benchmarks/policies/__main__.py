@@ -26,7 +26,9 @@ FIGURES = {"mean_queue": "mean queue", "mean_wait": "mean wait", "p99_wait": "p9
 def show(row: Row) -> None:
     """One scenario."""
     print(f"\n{row.name}: lower bound on the mean queue {_number(row.bound)}")
-    print(f"  {'policy':28s}{'queue':>10s}{'/best':>8s}{'/bound':>8s}{'wait':>10s}{'/best':>8s}{'p99':>10s}{'/best':>8s}")
+    print(
+        f"  {'policy':28s}{'queue':>10s}{'/best':>8s}{'/bound':>8s}{'wait':>10s}{'/best':>8s}{'p99':>10s}{'/best':>8s}"
+    )
     for policy, figures in row.figures.items():
         if figures is None:
             print(f"  {policy:28s} not for this cluster")
@@ -47,7 +49,9 @@ def summary(rows: list[Row], policies: list[str]) -> None:
     """How close each policy is, over all scenarios where some policy is stable."""
     counted = [row for row in rows if not math.isnan(row.best("mean_queue"))]
     print(f"\n{len(counted)} scenarios; mean queue against the best policy's (under 5 jobs, 2 more are allowed)")
-    print(f"  {'policy':28s}{'<= 1.15':>9s}{'<= 1.5':>9s}{'<= 3':>9s}{'diverges':>10s}{'geo mean':>10s}{'worst':>9s}  on")
+    print(
+        f"  {'policy':28s}{'<= 1.15':>9s}{'<= 1.5':>9s}{'<= 3':>9s}{'diverges':>10s}{'geo mean':>10s}{'worst':>9s}  on"
+    )
     for policy in policies:
         mine = [row for row in counted if row.figures[policy] is not None]
         if not mine:

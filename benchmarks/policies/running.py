@@ -111,7 +111,9 @@ def run_all(
             results = list(pool.map(_one, tasks))
         for policy in policies:
             mine = [r for task, r in zip(tasks, results, strict=True) if task.policy == policy]
-            row.figures[policy] = figures_of(policy, jobs, [m for m in mine if m is not None]) if all(mine) else None
+            row.figures[policy] = (
+                figures_of(policy, jobs, [m for m in mine if m is not None]) if all(mine) else None
+            )
         yield row
 
 

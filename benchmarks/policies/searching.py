@@ -18,5 +18,7 @@ def search(seeds: int, events: int, runs: int) -> None:
     for row in run_all(entries, COMMON, events, runs):
         bad = [p for p in COMMON if row.ratio(p) > 3.0 and not row.within(p, 3.0)]
         if bad and not math.isnan(row.best("mean_queue")):
-            words = ", ".join(f"{p} {'diverges' if math.isinf(row.ratio(p)) else f'{row.ratio(p):.1f}'}" for p in bad)
+            words = ", ".join(
+                f"{p} {'diverges' if math.isinf(row.ratio(p)) else f'{row.ratio(p):.1f}'}" for p in bad
+            )
             print(f"{row.name}: best {row.best('mean_queue'):.4g}; {words}", flush=True)

@@ -23,7 +23,6 @@ from slotwise.scheduling.policies.fitting import fits, set_need
 from slotwise.scheduling.policies.slots import beta
 from slotwise.scheduling.policies.usable import SPOILS, TINY, count_server, notice_use, spoilt
 from slotwise.scheduling.state import (
-    COUNT,
     EMPTY,
     HEAD,
     MODE,
@@ -99,7 +98,7 @@ def refill(s: State, server: int) -> None:
     set_weights(s)
     mine = best_filling(s, server)
     share = beta(s)
-    if share > 0.0 and servers(s)[server, COUNT] > 0:
+    if share > 0.0:
         best = best_weight(s, server)
         if mine < share * best:
             reason = stall_reason(s)[server]

@@ -39,7 +39,9 @@ SPOILS, SEEN, STALE = 8, 9, 10
 WORK = 16  # J slots, R for a free vector, (J + 1) R and J for the search, then MEMO keys of R
 # policy_floats beside those of `slots`
 BASE, EXPONENT, POWER = 3, 4, 5
-NUMBERS = 8  # J gains, R sums of use, R prices of resources, J prices of jobs, J + 1 rooms, J R bounds, then MEMO values
+NUMBERS = (
+    8  # J gains, R sums of use, R prices of resources, J prices of jobs, J + 1 rooms, J R bounds, then MEMO values
+)
 MEMO = 4096
 NODES = 2000
 """steps after which the search for V(F) takes the best that it has found"""
