@@ -7,14 +7,19 @@ from it. The suite holds every seed of a range, chosen before any policy was run
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from slotwise.model import Scenario, load_scenario, parse_scenario
+from slotwise.workloads.tracejobs import open_trace
+from slotwise.workloads.traces import import_to_file
 
 RANDOM = range(1000, 1030)
+TRACE_JOBS = 100_000
 HELD_OUT = range(5000, 5030)
 """never looked at while the policies were made"""
 
@@ -25,6 +30,11 @@ class Entry:
 
     name: str
     scenario: Scenario
+
+    def prepared(self, events: int, runs: int) -> Scenario:
+        """With so many events and runs; a trace is run once, as a whole."""
+        limits = {"replications": 1} if self.scenario.workload.trace else {"events": events, "replications": runs}
+        return self.scenario.model_copy(update={"run": self.scenario.run.model_copy(update=limits)})
 
 
 def paper() -> Iterator[Entry]:
@@ -112,8 +122,56 @@ def random_scenario(seed: int) -> Scenario:
     )
 
 
+def generated_traces() -> Iterator[Entry]:
+    """Both generators, each on servers for which the actual demands are 92 and 97 per cent of the scarcest resource."""
+    for name, capacity in (("google-like", (1, 1)), ("azure-like", (32, 128))):
+        for load in (0.92, 0.97):
+            yield Entry(f"{name}-{load}", trace_scenario(name, capacity, load, TRACE_JOBS))
+
+
+def real_traces() -> Iterator[Entry]:
+    """The Google window, where it is."""
+    google = google_window()
+    if google is not None:
+        for load in (0.92, 0.97):
+            yield Entry(f"google2011-{load}", trace_scenario(str(google), (1, 1), load))
+
+
+def trace_scenario(
+    trace: str, capacity: tuple[int, int], load: float, jobs: int | None = None, count: int | None = None
+) -> Scenario:
+    """A trace on as many servers as give that load, by what its jobs really ask for (or on `count` servers)."""
+    if count is None:
+        opened = open_trace(trace, jobs, 1)
+        asked = opened.demands()[:, [opened.resources.index(name) for name in ("cpu", "memory")]]
+        busy = (asked * opened.duration[:, None]).sum(axis=0) / opened.span / np.array(capacity)
+        count = int(np.ceil(busy.max() / load))
+    return parse_scenario(
+        {
+            "name": trace,
+            "cluster": {
+                "resources": ["cpu", "memory"],
+                "servers": [{"name": "server", "count": count, "capacity": list(capacity)}],
+            },
+            "workload": {"trace": trace},
+            "run": {"jobs": jobs} if jobs else {},
+        }
+    )
+
+
+def google_window() -> Path | None:
+    """The Google window beside the project as one file, imported when first asked for; None where it is not there."""
+    events = Path(__file__).resolve().parents[3] / "shared" / "traces" / "google2011" / "task_events"
+    if not events.is_dir():
+        return None
+    out = Path(tempfile.gettempdir()) / "slotwise-google2011.parquet"
+    if not out.exists():
+        import_to_file("google2011", sorted(events.iterdir()), out)
+    return out
+
+
 def suite(held_out: bool = False) -> list[Entry]:
     """All of it."""
     seeds = HELD_OUT if held_out else RANDOM
-    found = [*paper(), *traps()] if not held_out else []
+    found = [*paper(), *traps(), *generated_traces(), *real_traces()] if not held_out else []
     return found + [Entry(f"random-{seed}", random_scenario(seed)) for seed in seeds]

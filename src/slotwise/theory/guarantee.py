@@ -253,6 +253,36 @@ def _customizations(case: Case) -> list[Assumption]:
     return found
 
 
+def guarded(case: Case) -> Guarantee:
+    """Algorithm 1's theorem for servers that pack and turn: docs/theory/guarded.md."""
+    beta, beta_assumption = limit_of_beta(case.options)
+    solvers = solvers_of(case)
+    share, source, route = _proven_share(case, solvers, beta, min(solver.r for solver in solvers))
+    assumptions = [
+        _cluster_stays(case),
+        _arrivals_poisson(case),
+        _services_hyperexponential(case),
+        beta_assumption,
+        *route,
+        Assumption(
+            "demands add up",
+            all(server.feasible is None for server in case.scenario.cluster.servers if server.count > 0),
+            "the policy packs by free room",
+        ),
+        Assumption(
+            "jobs that ask for less than their type count with their type's demand when queues are very long",
+            True,
+            "the region is that of the types' demands; packing by actual demands can only be seen to do better",
+        ),
+        Assumption(
+            "few servers turn at once, by a factor q(s) on beta, but some may",
+            case.options.get("stall_cap") != 0 or case.options.get("spread") == "off",
+            "a server that may not turn yet is counted as one that turns",
+        ),
+    ]
+    return _judge(case, share, f"{source}, for servers that turn without stalling", assumptions)
+
+
 # Policies from elsewhere
 
 
@@ -325,6 +355,7 @@ def _clairvoyant(case: Case) -> Guarantee:
 
 
 RULES: dict[str, Rule] = {
+    "guarded": guarded,
     "algorithm1": algorithm1,
     "m14": _m14,
     "g16": _g16,

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from slotwise.errors import InputError
-from slotwise.scheduling.policies import backfill, fitting, guarded, sampling, slots, virtual
+from slotwise.scheduling.policies import backfill, fitting, guarded, sampling, slots, usable, virtual
 from slotwise.scheduling.policy import FitOptions, Options, Policy
 from slotwise.scheduling.store import Store
 
@@ -29,8 +29,8 @@ class SolverOptions(Options):
     epsilon: float = Field(0.05, gt=0, lt=1, description="solver approximate: r = 1 - epsilon")
 
 
-class Algorithm1Options(SolverOptions):
-    """Options of Algorithm 1; the defaults are those of section 7."""
+class GuardOptions(SolverOptions):
+    """When a server is worth too little; the defaults are those of section 7 of the paper."""
 
     beta: float | None = Field(
         None, description="a constant beta instead of h(Q); also turns q(s) off unless stall_cap is given"
@@ -44,6 +44,17 @@ class Algorithm1Options(SolverOptions):
     spread: Literal["linear-cap", "cap", "off"] = Field(
         "linear-cap", description="q(s): (1 - s) 1(s < cap), 1(s < cap), or 1"
     )
+
+    @model_validator(mode="after")
+    def _beta(self) -> GuardOptions:
+        if self.beta is not None and not 0 < self.beta < 1:
+            raise ValueError("beta must be between 0 and 1")
+        return self
+
+
+class Algorithm1Options(GuardOptions):
+    """Options of Algorithm 1."""
+
     reduce_stalls: bool = Field(
         True, description="reset a stalled server as soon as its jobs are a subset of the best configuration"
     )
@@ -51,11 +62,21 @@ class Algorithm1Options(SolverOptions):
         False, description="the paper's words: configurations change at resets only, also on empty servers"
     )
 
-    @model_validator(mode="after")
-    def _beta(self) -> Algorithm1Options:
-        if self.beta is not None and not 0 < self.beta < 1:
-            raise ValueError("beta must be between 0 and 1")
-        return self
+
+def write_beta(o: GuardOptions, store: Store) -> None:
+    """beta(Q, s), as `slots.beta` reads it."""
+    constant = o.beta is not None
+    cap = Fraction(str(o.stall_cap if o.stall_cap is not None else 0.1))
+    spread = {"off": 0, "cap": 1, "linear-cap": 2}[o.spread]
+    if constant and o.stall_cap is None:
+        spread = 0
+    whole, real = store.arrays["policy_ints"], store.arrays["policy_floats"]
+    whole[slots.STALLS], whole[slots.ADAPTS], whole[slots.SPREADS] = 1, not constant, spread
+    whole[slots.CAP_TOP], whole[slots.CAP_BOTTOM] = cap.numerator, cap.denominator
+    real[slots.B] = o.beta if o.beta is not None else o.b
+    real[slots.P], real[slots.Z] = o.p, o.z
+    store.state.n_h = H_TABLE
+    store.put("h", np.array([o.b * (o.p + (1.0 - o.p) * math.tanh(o.z * q)) for q in range(H_TABLE)]))
 
 
 class Algorithm1(Policy):
@@ -73,41 +94,47 @@ class Algorithm1(Policy):
 
     def prepare(self, store: Store) -> None:
         o: Algorithm1Options = self.options
-        constant = o.beta is not None
-        cap = Fraction(str(o.stall_cap if o.stall_cap is not None else 0.1))
-        spread = {"off": 0, "cap": 1, "linear-cap": 2}[o.spread]
-        if constant and o.stall_cap is None:
-            spread = 0
-        whole, real = store.arrays["policy_ints"], store.arrays["policy_floats"]
-        whole[slots.FAITHFUL], whole[slots.STALLS], whole[slots.REDUCES] = o.faithful, 1, o.reduce_stalls
-        whole[slots.ADAPTS], whole[slots.SPREADS] = not constant, spread
-        whole[slots.CAP_TOP], whole[slots.CAP_BOTTOM] = cap.numerator, cap.denominator
-        real[slots.B] = o.beta if o.beta is not None else o.b
-        real[slots.P], real[slots.Z] = o.p, o.z
-        store.state.n_h = H_TABLE
-        store.put("h", np.array([o.b * (o.p + (1.0 - o.p) * math.tanh(o.z * q)) for q in range(H_TABLE)]))
+        write_beta(o, store)
+        whole = store.arrays["policy_ints"]
+        whole[slots.FAITHFUL], whole[slots.REDUCES] = o.faithful, o.reduce_stalls
 
 
-class GuardedOptions(Algorithm1Options, FitOptions):
-    """Options of the guarded policy."""
+class GuardedOptions(GuardOptions, FitOptions):
+    """Options of the guarded policy; no scenario should need others than the defaults."""
 
     solver: SolverName = Field("auto", description="how the (r-)max-weight configuration is found")
+    tightness: float = Field(
+        20.0, ge=0, description="c: how many waiting jobs of each type the tightness of a packing is worth"
+    )
+    size_exponent: float = Field(
+        1.5, ge=0, description="a waiting job counts (share of a server that it takes)^this"
+    )
+    scarcity: float = Field(4.0, ge=0, description="the price of a resource is its use to this power")
 
 
-class Guarded(Algorithm1):
-    """Best-fit's delay with Algorithm 1's guarantee."""
+class Guarded(Policy):
+    """The delay of tight packing with the guarantee of Algorithm 1."""
 
     name = "guarded"
-    summary = "packs like best-fit while queues are short, stalls and resets like Algorithm 1 when they grow"
+    summary = "packs tightly while queues are short; turns servers to max-weight configurations when they grow"
     Options = GuardedOptions
     keeps = frozenset({"free", "fit"})
+    compiled = True
     arrive, complete = staticmethod(guarded.arrive), staticmethod(guarded.complete)
     join, leave, cancel = staticmethod(guarded.join), staticmethod(guarded.leave), staticmethod(guarded.cancel)
 
     def prepare(self, store: Store) -> None:
-        super().prepare(store)
-        score = np.zeros((store.state.n_classes, store.state.n_resources + 1))
-        score[:, :-1] = 1.0 / np.maximum(store.sizes.capacity.max(axis=0), 1)
+        o: GuardedOptions = self.options
+        state, sizes = store.state, store.sizes
+        numbers = state.n_types, state.n_resources
+        store.reserve_policy_numbers(usable.whole_numbers(*numbers), usable.real_numbers(*numbers))
+        write_beta(o, store)
+        whole, real = store.arrays["policy_ints"], store.arrays["policy_floats"]
+        whole[usable.SPOILS] = 1
+        real[usable.BASE], real[usable.EXPONENT], real[usable.POWER] = o.tightness, o.size_exponent, o.scarcity
+        usable.resource_prices(state)[:] = 1.0
+        score = np.zeros((state.n_classes, state.n_resources + 1))
+        score[:, :-1] = 1.0 / np.maximum(sizes.capacity.max(axis=0), 1)
         store.put("score", score)
 
 

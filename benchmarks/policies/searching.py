@@ -1,0 +1,24 @@
+"""Looks for random scenarios on which common policies diverge, or are far from the best of them."""
+
+from __future__ import annotations
+
+import math
+
+from benchmarks.policies.running import run_all
+from benchmarks.policies.suite import Entry, random_scenario
+
+COMMON = ("best-fit", "first-fit", "m14", "algorithm1")
+FIRST_SEED = 20_000
+"""away from the suite's own seeds and from those held out"""
+
+
+def search(seeds: int, events: int, runs: int) -> None:
+    """Print each seed on which best-fit, first-fit or m14 diverges or has over 3 times the best queue."""
+    entries = (Entry(f"random-{n}", random_scenario(n)) for n in range(FIRST_SEED, FIRST_SEED + seeds))
+    for row in run_all(entries, COMMON, events, runs):
+        bad = [p for p in COMMON if row.ratio(p) > 3.0 and not row.within(p, 3.0)]
+        if bad and not math.isnan(row.best("mean_queue")):
+            words = ", ".join(
+                f"{p} {'diverges' if math.isinf(row.ratio(p)) else f'{row.ratio(p):.1f}'}" for p in bad
+            )
+            print(f"{row.name}: best {row.best('mean_queue'):.4g}; {words}", flush=True)

@@ -1,0 +1,148 @@
+"""Fillings: which waiting jobs a server takes into its free room, worked out before any is started.
+
+A filling takes the types in some order, each as often as its next job in line fits. Its worth is
+
+    W.k' + c V(F'),        W_j = g_j Q_j + c p_j,
+
+with k' what the server would hold and F' what would stay free: the weight of the queues, and beside it, as if c more jobs of
+each type were waiting, the room that is put to use or stays usable. With short queues the second part decides, so that
+servers are packed tightly; with long ones the first, as in MaxWeight.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slotwise._kernel import kernel
+from slotwise.scheduling.policies.usable import BASE, SPOILS, STALE, gains, prices, set_prices, usable
+from slotwise.scheduling.state import (
+    CLASS,
+    HEAD,
+    NEXT,
+    State,
+    capacity,
+    choice,
+    demand,
+    free,
+    job_demand,
+    jobs,
+    need,
+    order,
+    policy_floats,
+    policy_ints,
+    queue_length,
+    queues,
+    running,
+    servers,
+    weight,
+)
+
+BY_SIZE, BY_WEIGHT, BY_DENSITY = 0, 1, 2
+LONG = 1000
+"""Waiting jobs per server from which on jobs are packed by the demand of their type, as the proof needs."""
+
+
+@kernel
+def set_weights(s: State) -> None:
+    """W_j = g_j Q_j + c p_j, where the solvers look for weights."""
+    if policy_ints(s)[STALE]:
+        set_prices(s)
+    for j in range(s.n_types):
+        weight(s)[j] = gains(s)[j] * queue_length(s)[j] + policy_floats(s)[BASE] * prices(s)[j]
+
+
+@kernel
+def best_filling(s: State, server: int) -> float:
+    """Leave the filling of most worth in choice(s)[1]; returns the weight of what the server would then hold."""
+    rule, most, held = BY_DENSITY, -1.0, 0.0
+    for other in range(3):
+        mine = fill(s, server, other)
+        worth = mine
+        if policy_ints(s)[SPOILS]:
+            worth += policy_floats(s)[BASE] * usable(s, need(s))
+        if worth > most:
+            rule, most, held = other, worth, mine
+    if rule != BY_DENSITY:
+        fill(s, server, rule)
+    return held
+
+
+@kernel
+def fill(s: State, server: int, rule: int) -> float:
+    """How many jobs of each type, into choice(s)[1], and what stays free, into need(s); returns the weight then held."""
+    rows, counts, rest, on, w = jobs(s), choice(s)[1], need(s), running(s)[server], weight(s)
+    _set_order(s, server, rule)
+    set_room(s, server, rest)
+    held = 0.0
+    for j in range(s.n_types):
+        counts[j] = 0
+        held += w[j] * on[j]
+    for n in range(s.n_types):
+        j = order(s)[2, n]
+        i = queues(s)[j, HEAD]
+        while i >= 0:
+            fits = True
+            for r in range(s.n_resources):
+                fits = fits and rest[r] >= size(s, i, j, r)
+            if not fits:
+                break
+            for r in range(s.n_resources):
+                rest[r] -= size(s, i, j, r)
+            counts[j] += 1
+            held += w[j]
+            i = rows[i, NEXT]
+    return held
+
+
+@kernel
+def by_type(s: State) -> bool:
+    """Whether jobs count with the demand of their type: where they are packed so, or queues are very long."""
+    return not s.actual or s.n_waiting > LONG * s.n_servers
+
+
+@kernel
+def size(s: State, i: int, j: int, r: int) -> int:
+    """How much of resource r job i of type j counts for."""
+    return int(demand(s)[j, r] if by_type(s) else job_demand(s)[i, r])
+
+
+@kernel
+def set_room(s: State, server: int, room: NDArray[np.int64]) -> None:
+    """What is free on the server, in the same measure as `size`."""
+    for r in range(s.n_resources):
+        room[r] = free(s)[server, r]
+        if s.actual and by_type(s):
+            taken = 0
+            for j in range(s.n_types):
+                taken += running(s)[server, j] * demand(s)[j, r]
+            room[r] = min(room[r], capacity(s)[servers(s)[server, CLASS], r] - taken)
+
+
+@kernel
+def _set_order(s: State, server: int, rule: int) -> None:
+    """Types from large to small, or from high to low value."""
+    ranks, whole = order(s), capacity(s)[servers(s)[server, CLASS]]
+    for n in range(s.n_types):
+        ranks[2, n] = ranks[0, n]
+    if rule == BY_SIZE:
+        return
+    for n in range(1, s.n_types):
+        j = ranks[2, n]
+        value, at = _value(s, j, whole, rule), n
+        while at > 0 and _value(s, ranks[2, at - 1], whole, rule) < value:
+            ranks[2, at] = ranks[2, at - 1]
+            at -= 1
+        ranks[2, at] = j
+
+
+@kernel
+def _value(s: State, j: int, whole: NDArray[np.int64], rule: int) -> float:
+    """W_j, or W_j for each share of the server."""
+    if rule == BY_WEIGHT:
+        return float(weight(s)[j])
+    share = 0.0
+    for r in range(s.n_resources):
+        if whole[r] > 0:
+            share = max(share, demand(s)[j, r] / whole[r])
+    return float(weight(s)[j] / share) if share > 0.0 else float(weight(s)[j])

@@ -1,0 +1,271 @@
+"""What a job is worth and what it spoils: prices of resources, and the room that a job would make useless.
+
+Resources have prices pi_r, high where they are scarce: (use of r)^4, the scarcest at 1. A job costs
+p_j = sum_r pi_r w_jr / capacity_r. The usable part of a free vector F is what jobs could still take of it,
+
+    V(F) = max { p.x : x >= 0 whole, x of the types fits into F },
+
+and a job of type j spoils V(F) - p_j - V(F - w_j) >= 0 of it: 5 units on a server of 10 that takes jobs of 5 and of 2 are all
+usable, and of the 3 that a job of 2 leaves of them only 2 are.
+
+V is found by a depth-first search with a bound and remembered by F, so a decision costs a look-up.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slotwise._kernel import kernel
+from slotwise.scheduling.state import (
+    CLASS,
+    PRESENT,
+    STATUS,
+    State,
+    capacity,
+    demand,
+    most,
+    order,
+    policy_floats,
+    policy_ints,
+    servers,
+    used,
+)
+
+# policy_ints beside those of `slots`
+SPOILS, SEEN, STALE = 8, 9, 10
+WORK = 16  # J slots, R for a free vector, (J + 1) R and J for the search, then MEMO keys of R
+# policy_floats beside those of `slots`
+BASE, EXPONENT, POWER = 3, 4, 5
+NUMBERS = (
+    8  # J gains, R sums of use, R prices of resources, J prices of jobs, J + 1 rooms, J R bounds, then MEMO values
+)
+MEMO = 4096
+NODES = 2000
+"""steps after which the search for V(F) takes the best that it has found"""
+STEPS = 16.0
+"""prices of resources are whole multiples of 1 / STEPS, so that they seldom change"""
+TINY = 1e-9
+
+I8 = NDArray[np.int64]
+F8 = NDArray[np.float64]
+
+
+def whole_numbers(n_types: int, n_resources: int) -> int:
+    """How many policy_ints these kernels need."""
+    return WORK + n_types + n_resources + (n_types + 1) * n_resources + n_types + MEMO * n_resources
+
+
+def real_numbers(n_types: int, n_resources: int) -> int:
+    """How many policy_floats."""
+    return NUMBERS + 3 * n_types + 1 + 2 * n_resources + n_types * n_resources + MEMO
+
+
+@kernel
+def gains(s: State) -> F8:
+    """(J,): g_j, what one waiting job counts."""
+    return policy_floats(s)[NUMBERS : NUMBERS + s.n_types]
+
+
+@kernel
+def use_sums(s: State) -> F8:
+    """(R,): use, added up over the completions since prices were last set."""
+    first = NUMBERS + s.n_types
+    return policy_floats(s)[first : first + s.n_resources]
+
+
+@kernel
+def resource_prices(s: State) -> F8:
+    """(R,): pi_r."""
+    first = NUMBERS + s.n_types + s.n_resources
+    return policy_floats(s)[first : first + s.n_resources]
+
+
+@kernel
+def prices(s: State) -> F8:
+    """(J,): p_j."""
+    first = NUMBERS + s.n_types + 2 * s.n_resources
+    return policy_floats(s)[first : first + s.n_types]
+
+
+@kernel
+def hosts(s: State) -> F8:
+    """(J + 1,): the room of the servers that can hold a type, in shares of the largest; last that of all servers."""
+    first = NUMBERS + 2 * s.n_types + 2 * s.n_resources
+    return policy_floats(s)[first : first + s.n_types + 1]
+
+
+@kernel
+def _bounds(s: State) -> F8:
+    """(J R,): the most price per unit of a resource, over the n-th largest type and the smaller ones."""
+    first = NUMBERS + 3 * s.n_types + 1 + 2 * s.n_resources
+    return policy_floats(s)[first : first + s.n_types * s.n_resources]
+
+
+@kernel
+def _known(s: State) -> F8:
+    """(MEMO,): V of the free vector that has this place, below 0 where none has."""
+    first = NUMBERS + 3 * s.n_types + 1 + 2 * s.n_resources + s.n_types * s.n_resources
+    return policy_floats(s)[first : first + MEMO]
+
+
+@kernel
+def count_server(s: State, server: int, sign: int) -> None:
+    """A server has come (sign 1) or goes (sign -1): so much more or less room, and slots for each type alone."""
+    whole, rooms, c, room = policy_ints(s), hosts(s), servers(s)[server, CLASS], 0.0
+    for r in range(s.n_resources):
+        largest = _largest(s, r)
+        room += capacity(s)[c, r] / largest if largest > 0 else 0.0
+    rooms[s.n_types] += sign * room
+    for j in range(s.n_types):
+        whole[WORK + j] += sign * most(s)[c, j]
+        rooms[j] += sign * room if most(s)[c, j] > 0 else 0.0
+        gains(s)[j] = math.pow(max(s.n_servers, 1) / max(whole[WORK + j], 1), policy_floats(s)[EXPONENT])
+    whole[STALE] = 1
+
+
+@kernel
+def _largest(s: State, r: int) -> int:
+    """The largest capacity of a server in resource r."""
+    largest = 0
+    for c in range(s.n_classes):
+        largest = max(largest, capacity(s)[c, r])
+    return largest
+
+
+@kernel
+def notice_use(s: State) -> None:
+    """Add up what is in use; after ten completions for each running job, price the resources anew."""
+    whole, sums = policy_ints(s), use_sums(s)
+    whole[SEEN] += 1
+    for r in range(s.n_resources):
+        sums[r] += used(s)[r]
+    if whole[SEEN] >= max(1000, 10 * s.n_running):
+        _price_resources(s)
+        whole[SEEN] = 0
+
+
+@kernel
+def _price_resources(s: State) -> None:
+    sums, pi, top = use_sums(s), resource_prices(s), 0.0
+    for r in range(s.n_resources):
+        total = 0
+        for server in range(s.max_servers):
+            if servers(s)[server, STATUS] == PRESENT:
+                total += capacity(s)[servers(s)[server, CLASS], r]
+        share = sums[r] / policy_ints(s)[SEEN] / total if total > 0 else 0.0
+        sums[r] = math.pow(share, policy_floats(s)[POWER])
+        top = max(top, sums[r])
+    changed = False
+    for r in range(s.n_resources):
+        price = max(1.0, math.floor(STEPS * sums[r] / top + 0.5)) / STEPS if top > 0.0 else 1.0
+        changed = changed or price != pi[r]
+        pi[r] = price
+        sums[r] = 0.0
+    if changed:
+        policy_ints(s)[STALE] = 1
+
+
+@kernel
+def set_prices(s: State) -> None:
+    """Prices of jobs from those of resources; what was known of V is void."""
+    J, R, p, pi = s.n_types, s.n_resources, prices(s), resource_prices(s)
+    for j in range(J):
+        p[j] = 0.0
+        for r in range(R):
+            largest = _largest(s, r)
+            if largest > 0:
+                p[j] += pi[r] * demand(s)[j, r] / largest
+        if hosts(s)[j] > 0.0:
+            p[j] *= hosts(s)[J] / hosts(s)[j]
+    rate = _bounds(s)
+    for n in range(J - 1, -1, -1):
+        j = order(s)[0, n]
+        for r in range(R):
+            rate[n * R + r] = p[j] / demand(s)[j, r] if demand(s)[j, r] > 0 else math.inf
+            if n < J - 1:
+                rate[n * R + r] = max(rate[n * R + r], rate[(n + 1) * R + r])
+    for place in range(MEMO):
+        _known(s)[place] = -1.0
+    policy_ints(s)[STALE] = 0
+
+
+@kernel
+def spoilt(s: State, room: I8, j: int, size: I8) -> float:
+    """V(room) - p_j - V(room - size): how much usable room a job of type j spoils."""
+    first = WORK + s.n_types
+    rest = policy_ints(s)[first : first + s.n_resources]
+    for r in range(s.n_resources):
+        rest[r] = room[r] - size[r]
+    before = usable(s, room)
+    return before - prices(s)[j] - usable(s, rest)
+
+
+@kernel
+def usable(s: State, room: I8) -> float:
+    """V(room), from the memo or by search."""
+    if policy_ints(s)[STALE]:
+        set_prices(s)
+    J, R = s.n_types, s.n_resources
+    place = 1
+    for r in range(R):
+        place = (place * 1000003 + room[r]) % 2147483647
+    place &= MEMO - 1
+    first = WORK + J + R + (J + 1) * R + J + place * R
+    key, values = policy_ints(s)[first : first + R], _known(s)
+    known = values[place] >= 0.0
+    for r in range(R):
+        known = known and key[r] == room[r]
+    if not known:
+        for r in range(R):
+            key[r] = room[r]
+        values[place] = _search(s, room)
+    return float(values[place])
+
+
+@kernel
+def _search(s: State, room: I8) -> float:
+    """The largest types first, as many as fit, then fewer; exact within NODES steps."""
+    J, R, p, rate = s.n_types, s.n_resources, prices(s), _bounds(s)
+    first = WORK + J + R
+    rest, counts = policy_ints(s)[first : first + (J + 1) * R], policy_ints(s)[first + (J + 1) * R :]
+    for r in range(R):
+        rest[r] = room[r]
+    n, value, best = 0, 0.0, 0.0
+    for _ in range(NODES):
+        # no filling of what is left at depth n is worth more than this
+        more = math.inf if n < J else 0.0
+        for r in range(R if n < J else 0):
+            if rate[n * R + r] < math.inf:
+                more = min(more, rate[n * R + r] * rest[n * R + r])
+        if value + more > best + TINY:
+            j = order(s)[0, n]
+            count = np.int64(-1)
+            for r in range(R):
+                if demand(s)[j, r] > 0:
+                    fit = rest[n * R + r] // demand(s)[j, r]
+                    count = fit if count < 0 else min(count, fit)
+            count = max(count, np.int64(0))
+            counts[n] = count
+            for r in range(R):
+                rest[(n + 1) * R + r] = rest[n * R + r] - count * demand(s)[j, r]
+            value += count * p[j]
+            best = max(best, value)
+            n += 1
+            continue
+        # back to the last type of which there is one to give up
+        n -= 1
+        while n >= 0 and counts[n] == 0:
+            n -= 1
+        if n < 0:
+            break
+        counts[n] -= 1
+        value = 0.0
+        for m in range(n + 1):
+            value += counts[m] * p[order(s)[0, m]]
+        for r in range(R):
+            rest[(n + 1) * R + r] += demand(s)[order(s)[0, n], r]
+        n += 1
+    return best

@@ -1,0 +1,306 @@
+"""guarded: usable room against brute force, what the proof rests on event by event, and how long its queues are."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from slotwise.model import Scenario, load_scenario, parse_scenario
+from slotwise.scheduling.policies import usable
+from slotwise.scheduling.scheduler import Scheduler
+from slotwise.scheduling.state import MODE, SERVER, STALLED, STATUS, TYPE
+from slotwise.simulation.drift import stable
+from slotwise.simulation.replication import Task, replicate
+from slotwise.simulation.workload import jobs_of
+from slotwise.theory.guarantee import Verdict, guarantee
+from slotwise.theory import region_of, scaled_rates
+
+TRAP = {
+    "cluster": {"resources": ["units"], "servers": [{"name": "server", "count": 20, "capacity": [10]}]},
+    "types": [
+        {"name": "five", "demand": [5], "rate": 2.0, "mean_service": 1.0},
+        {"name": "two", "demand": [2], "rate": 5.0, "mean_service": 1.0},
+    ],
+    "workload": {"intensity": 0.95},
+}
+UNLIKE = {
+    "cluster": {
+        "resources": ["cpu", "memory"],
+        "servers": [
+            {"name": "big", "count": 2, "capacity": [12, 20]},
+            {"name": "small", "count": 3, "capacity": [7, 9]},
+        ],
+    },
+    "types": [
+        {"name": "a", "demand": [8, 5], "rate": 1.0, "mean_service": 1.0},
+        {"name": "b", "demand": [3, 4], "rate": 3.0, "mean_service": 1.0},
+        {"name": "c", "demand": [1, 2], "rate": 4.0, "mean_service": 1.0},
+    ],
+    "workload": {"intensity": 0.9},
+}
+
+
+def most_usable(room: list[int], demand: Any, price: Any) -> float:
+    """V(room) by trying every configuration."""
+    ranges = [range(min(room[r] // w[r] for r in range(len(room)) if w[r] > 0) + 1) for w in demand]
+    return max(
+        float(np.dot(x, price))
+        for x in itertools.product(*ranges)
+        if all(np.dot(x, demand[:, r]) <= room[r] for r in range(len(room)))
+    )
+
+
+@pytest.mark.parametrize("what", [TRAP, UNLIKE])
+def test_usable_room_is_what_brute_force_finds(what: dict[str, Any]) -> None:
+    scenario = parse_scenario({"name": "x", **what})
+    scheduler = Scheduler(scenario.cluster, scenario.types, "guarded")
+    state, demand = scheduler._state, scheduler.sizes.demand
+    usable.set_prices(state)
+    price = usable.prices(state).copy()
+    rng = np.random.default_rng(3)
+    for _ in range(60):
+        room = rng.integers(0, scheduler.sizes.capacity.max(axis=0) + 1)
+        found = usable.usable(state, room)
+        assert found == pytest.approx(most_usable(room.tolist(), demand, price))
+        assert usable.usable(state, room) == found  # remembered
+        for j, w in enumerate(demand):
+            if (w <= room).all():
+                assert usable.spoilt(state, room, j, w) >= -1e-12
+
+
+def test_a_two_spoils_a_unit_beside_a_five_and_none_beside_twos() -> None:
+    scenario = parse_scenario({"name": "trap", **TRAP})
+    state = Scheduler(scenario.cluster, scenario.types, "guarded")._state
+    assert usable.spoilt(state, np.array([5]), 1, np.array([2])) == pytest.approx(0.1)
+    assert usable.spoilt(state, np.array([4]), 1, np.array([2])) == pytest.approx(0.0)
+    scheduler = Scheduler(scenario.cluster, scenario.types, "guarded")
+    (first,) = scheduler.submit("five", "five")
+    (second,) = scheduler.submit("two", "two")
+    assert first.server != second.server  # best-fit would put it beside the five
+
+
+def test_a_type_that_few_servers_can_hold_is_dearer() -> None:
+    scenario = parse_scenario({"name": "unlike", **UNLIKE})
+    state = Scheduler(scenario.cluster, scenario.types, "guarded")._state
+    usable.set_prices(state)
+    room = {"big": 2 * (1.0 + 1.0), "small": 3 * (7 / 12 + 9 / 20)}
+    scarce = (room["big"] + room["small"]) / room["big"]
+    assert usable.prices(state) == pytest.approx([scarce * (8 / 12 + 5 / 20), 3 / 12 + 4 / 20, 1 / 12 + 2 / 20])
+    slots = np.array([2 * 1, 2 * 4 + 3 * 2, 2 * 10 + 3 * 4])
+    assert usable.gains(state) == pytest.approx((5 / slots) ** 1.5)
+
+
+class Watched:
+    """Drives a scheduler with random events and checks, after each, what docs/theory/guarded.md says."""
+
+    def __init__(self, what: dict[str, Any], seed: int, *, less: bool = False, **options: Any) -> None:
+        scenario = parse_scenario({"name": "watched", **what})
+        self.scheduler = Scheduler(scenario.cluster, scenario.types, "guarded", seed=seed, **options)
+        self.rng = np.random.default_rng(seed)
+        self.less, self.jobs, self.turns, self.filled = less, 0, 0, 0
+        self.weights = np.array([t.rate for t in scenario.types])
+        self.started: list[int] = []
+
+    def content(self) -> Any:
+        return np.array(self.scheduler._store.running, dtype=np.int64)
+
+    def waiting(self) -> Any:
+        return self.scheduler._store.arrays["queue_length"].copy()
+
+    def run(self, events: int, load: float) -> None:
+        for _ in range(events):
+            running = list(self.scheduler.running)
+            if not running or self.rng.random() < load:
+                self.submit()
+            else:
+                self.complete(running[int(self.rng.integers(len(running)))])
+            self.check()
+
+    def submit(self) -> None:
+        scheduler = self.scheduler
+        j = int(self.rng.choice(len(self.weights), p=self.weights / self.weights.sum()))
+        job_type, demand = scheduler.types[j], None
+        if self.less:
+            demand = {
+                name: int(self.rng.integers(1, int(job_type.demand[r]) + 1))
+                for r, name in enumerate(scheduler.cluster.resources)
+            }
+        self.jobs += 1
+        scheduler.submit(self.jobs, job_type.name, demand=demand)
+
+    def complete(self, job: Any) -> None:
+        scheduler, store = self.scheduler, self.scheduler._store
+        server = int(store.arrays["jobs"][scheduler._jobs[job], SERVER])
+        j = int(store.arrays["jobs"][scheduler._jobs[job], TYPE])
+        before, queue = self.content(), self.waiting()
+        packed = store.arrays["servers"][server, MODE] != STALLED
+        scheduler.complete(job)
+        if packed and queue.sum() and store.arrays["servers"][server, MODE] != STALLED:
+            self.weigh(server, j, before[server], queue)
+
+    def weigh(self, server: int, j: int, before: Any, queue: Any) -> None:
+        """A refill lowers the weight by c (p_max + V_max) at most (inequality 3)."""
+        state, store = self.scheduler._state, self.scheduler._store
+        price, c = usable.prices(state), float(store.arrays["policy_floats"][usable.BASE])
+        weight = usable.gains(state) * queue + c * price
+        room = store.sizes.capacity[store.arrays["servers"][server, 0]]
+        allowed = c * (price.max() + usable.usable(state, room))
+        if not self.less:
+            assert weight @ self.content()[server] >= weight @ before - allowed - 1e-9
+        self.filled += 1
+
+    def check(self) -> None:
+        scheduler, store = self.scheduler, self.scheduler._store
+        rows, free = store.arrays["servers"], store.arrays["free"]
+        assert (free[: len(scheduler.servers)] >= 0).all()
+        present = rows[:, STATUS] == 1
+        turning = present & (rows[:, MODE] == STALLED)
+        assert int(turning.sum()) == scheduler._state.n_stalled
+        self.turns = int(scheduler._state.stalls)
+        held, slots = self.content(), np.array(store.configuration, dtype=np.int64)
+        # a turning server holds something outside its slots; a packing one has none
+        assert (held[turning] > slots[turning]).any(axis=1).all()
+        assert not slots[present & ~turning].any()
+        # no head of line fits a packing server, nor an open slot
+        for j, waits in enumerate(self.waiting()):
+            if not waits:
+                continue
+            i = int(store.arrays["queues"][j, 1])
+            size = store.arrays["job_demand"][i]
+            room = (free >= size).all(axis=1)
+            assert not (room & present & ~turning).any()
+            typed = (free >= store.sizes.demand[j]).all(axis=1)
+            assert not (typed & turning & (held[:, j] < slots[:, j])).any()
+
+
+@pytest.mark.parametrize("what", [TRAP, UNLIKE])
+@pytest.mark.parametrize("less", [False, True])
+def test_every_event_keeps_what_the_proof_rests_on(what: dict[str, Any], less: bool) -> None:
+    for options in ({}, {"beta": 0.97, "stall_cap": 0.3}):
+        watched = Watched(what, 11, less=less, **options)
+        watched.run(250, 0.9)  # queues build up, then drain
+        watched.run(350, 0.45)
+        assert watched.filled > 20
+        if options and not less:
+            assert watched.turns > 0
+
+
+def test_a_turning_server_starts_nothing_outside_its_slots_and_ends() -> None:
+    watched = Watched(TRAP, 5, beta=0.97, stall_cap=1.0)
+    watched.run(200, 0.9)
+    store = watched.scheduler._store
+    turned = set()
+    for _ in range(400):
+        rows = store.arrays["servers"]
+        turning = np.flatnonzero((rows[:, MODE] == STALLED) & (rows[:, STATUS] == 1))
+        held, slots = watched.content(), np.array(store.configuration)
+        watched.run(1, 0.5)
+        for server in turning:
+            if store.arrays["servers"][server, MODE] == STALLED:
+                assert (np.array(store.configuration)[server] == slots[server]).all()  # the target is fixed
+                after = watched.content()[server]
+                assert (after <= np.maximum(held[server], slots[server])).all()
+            else:
+                turned.add(int(server))
+    assert turned
+    assert watched.scheduler._state.resets >= len(turned)
+
+
+def test_servers_come_and_go_while_others_turn() -> None:
+    watched = Watched(UNLIKE, 8, beta=0.97, stall_cap=1.0)
+    scheduler = watched.scheduler
+    for n in range(12):
+        watched.run(40, 0.6)
+        name = scheduler.servers[int(watched.rng.integers(len(scheduler.servers)))]
+        if n % 3 == 0:
+            scheduler.fail_server(name)
+        elif n % 3 == 1:
+            scheduler.drain_server(name)
+        scheduler.add_server(f"new-{n}", "big" if n % 2 else "small")
+        watched.check()
+    rows = scheduler._store.arrays["servers"]
+    present = np.flatnonzero(rows[:, STATUS] == 1)
+    most = scheduler._store.arrays["most"][rows[present, 0]].sum(axis=0)
+    assert usable.gains(scheduler._state) == pytest.approx((len(present) / most) ** 1.5)
+
+
+def test_with_very_long_queues_jobs_count_as_their_types() -> None:
+    scenario = parse_scenario({"name": "trap", **TRAP, "cluster": {**TRAP["cluster"]}})
+    one = scenario.cluster.model_copy(
+        update={"servers": (scenario.cluster.servers[0].model_copy(update={"count": 1}),)}
+    )
+    scheduler = Scheduler(one, scenario.types, "guarded")
+    for n in range(1200):
+        scheduler.submit(n, "five", demand={"units": 1})
+    assert len(scheduler.running) == 10  # packed by what they ask for
+    for _ in range(30):
+        scheduler.complete(next(iter(scheduler.running)))
+    assert len(scheduler.running) == 2  # fives, as the certified region has them
+    while len(scheduler._jobs) > 900:
+        scheduler.complete(next(iter(scheduler.running)))
+    assert len(scheduler.running) == 10
+
+
+def figures(scenario: Scenario, policy: str, events: int, **options: Any) -> Any:
+    run = scenario.run.model_copy(update={"events": events, "replications": 1})
+    scenario = scenario.model_copy(update={"run": run})
+    return replicate(Task(scenario, jobs_of(scenario), policy, options))
+
+
+def test_queues_are_short_where_best_fit_fails_and_where_it_is_best() -> None:
+    trap = parse_scenario({"name": "trap", **TRAP})
+    mine, other = figures(trap, "guarded", 150_000), figures(trap, "best-fit", 150_000)
+    assert stable([mine.queue_series]).stable
+    assert mine.mean_queue < 0.5 * other.mean_queue
+    easy = load_scenario("table1")
+    mine, other = figures(easy, "guarded", 100_000), figures(easy, "best-fit", 100_000)
+    assert mine.mean_queue < 1.1 * other.mean_queue + 0.05
+    example = load_scenario("example1")
+    mine, other = figures(example, "guarded", 100_000), figures(example, "algorithm1", 100_000)
+    assert mine.mean_queue < 0.5 * other.mean_queue
+
+
+def test_the_guarantee_is_that_of_algorithm_1() -> None:
+    for intensity, verdict in ((0.85, Verdict.CERTIFIED), (0.95, Verdict.NOT_CERTIFIED)):
+        scenario = parse_scenario({"name": "trap", **TRAP, "workload": {"intensity": intensity}})
+        rates = scaled_rates(scenario)
+        region = region_of(scenario)
+        found = guarantee(scenario, rates, region, "guarded")
+        assert found.verdict is verdict
+        assert found.share == pytest.approx(0.9)
+        assert guarantee(scenario, rates, region, "guarded", {"b": 0.97}).verdict is Verdict.CERTIFIED
+        assert (
+            guarantee(scenario, rates, region, "guarded", {"b": 0.97, "stall_cap": 0}).verdict
+            is Verdict.NOT_CERTIFIED
+        )
+
+
+def test_the_kernels_give_the_same_in_plain_python() -> None:
+    program = (
+        "from slotwise.model import parse_scenario\n"
+        "from slotwise.simulation.replication import Task, replicate\n"
+        "from slotwise.simulation.workload import jobs_of\n"
+        f"scenario = parse_scenario({{'name': 'x', **{UNLIKE!r}, 'run': {{'events': 2500, 'replications': 1}}}})\n"
+        "found = replicate(Task(scenario, jobs_of(scenario), 'guarded', {'beta': 0.9, 'stall_cap': 0.3}))\n"
+        "print(repr(found.mean_queue), found.stalls, found.resets, found.final_queue.tolist())\n"
+    )
+    path = os.pathsep.join([str(Path(__file__).resolve().parents[2] / "src"), os.environ.get("PYTHONPATH", "")])
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONPATH": path, "NUMBA_DISABLE_JIT": off},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for off in ("0", "1")
+    ]
+    assert outputs[0] == outputs[1]
+    assert int(outputs[0].split()[1]) > 0  # servers did turn
