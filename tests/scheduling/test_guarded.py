@@ -19,8 +19,8 @@ from slotwise.scheduling.state import MODE, SERVER, STALLED, STATUS, TYPE
 from slotwise.simulation.drift import stable
 from slotwise.simulation.replication import Task, replicate
 from slotwise.simulation.workload import jobs_of
-from slotwise.theory.guarantee import Verdict, guarantee
 from slotwise.theory import region_of, scaled_rates
+from slotwise.theory.guarantee import Verdict, guarantee
 
 TRAP = {
     "cluster": {"resources": ["units"], "servers": [{"name": "server", "count": 20, "capacity": [10]}]},
