@@ -355,8 +355,8 @@ def _clairvoyant(case: Case) -> Guarantee:
 
 
 RULES: dict[str, Rule] = {
-    "guarded": guarded,
     "algorithm1": algorithm1,
+    "guarded": guarded,
     "m14": _m14,
     "g16": _g16,
     "g16-retention": _g16,
