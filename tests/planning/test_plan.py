@@ -199,7 +199,8 @@ def test_the_google_window(tmp_path: Path) -> None:
     )
     found = plan(scenario, {"p95_wait": 60.0})
     assert found.servers["unit"] > 10
-    assert "95% confidence" in found.statement
+    assert "nothing is left to chance" in found.statement  # best-fit draws no random number
+    assert found.best.replications == 1
     assert found.neighbour is not None
     assert found.neighbour.servers == (found.servers["unit"] - 1,)
 
@@ -257,3 +258,16 @@ def test_servers_that_fail_prove_nothing() -> None:
     assert found.as_dict()["lower_limit"]["proven"] is False
     assert found.servers["s"] > 1.5 * plan(steady, {"mean_wait": 0.5}).servers["s"]
     assert "ruled out by theory" not in found.statement
+
+
+def test_a_policy_that_draws_is_run_again_on_a_trace() -> None:
+    scenario = parse_scenario(
+        {
+            "cluster": {"resources": ["cpu", "memory"], "servers": [{"name": "s", "count": 1, "capacity": [1, 1]}]},
+            "workload": {"trace": "google-like"},
+            "run": {"jobs": 1500, "seed": 2},
+        }
+    )
+    found = plan(scenario, {"mean_queue": 20.0}, "random-fit")
+    assert found.best.replications >= 4
+    assert "95% confidence covers the policy's own random choices" in found.statement

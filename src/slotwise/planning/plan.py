@@ -202,12 +202,17 @@ def _statement(plan: Plan) -> str:
     found = ", ".join(in_words(interval) for interval in (plan.best.estimates or {}).values())
     price = f" at a cost of {plan.cost:g}" if plan.priced else ""
     runs = plan.best.replications
-    basis = (
-        f"measured {found}, over {runs} runs of this very trace, so the {plan.confidence:.0%} confidence covers the"
-        " policy's own random choices, not another day's jobs"
-        if plan.is_trace
-        else f"measured {found}; {plan.confidence:.0%} confidence, {runs} runs"
-    )
+    if not plan.is_trace:
+        basis = f"measured {found}; {plan.confidence:.0%} confidence, {runs} runs"
+    elif runs == 1:
+        basis = (
+            f"measured {found} on this very trace, where nothing is left to chance; another day's jobs may differ"
+        )
+    else:
+        basis = (
+            f"measured {found}, over {runs} runs of this very trace, so the {plan.confidence:.0%} confidence covers the"
+            " policy's own random choices, not another day's jobs"
+        )
     text = f"{what}{price} meet {wanted} under {plan.policy} ({basis})"
     less = plan.neighbour
     if less is not None:

@@ -1,10 +1,11 @@
 """Does this many servers meet the targets? Decided by as many replications as it takes, and remembered.
 
-Replications are added while the decision is in doubt: after each look (4, 8, 16, 32 of them, for a trace 2, 4, 8,
-16) the targets are met if every interval lies below its limit, missed if one lies above. With L looks each interval
-has confidence 1 - alpha / L, so that over all looks together a decision is wrong with probability alpha at most
-(Bonferroni). What is in doubt after the last look is not taken for met. Replication i meets the same jobs whatever
-the servers (common random numbers), which makes neighbouring numbers of servers comparable.
+Replications are added while the decision is in doubt: after each look (4, 8, 16, 32 of them; just one on a trace
+where the policy drew no random number) the targets are met if every interval lies below its limit, missed if one
+lies above. With L looks each interval has confidence 1 - alpha / L, so that over all looks together a decision is
+wrong with probability alpha at most (Bonferroni). What is in doubt after the last look is not taken for met.
+Replication i meets the same jobs whatever the servers (common random numbers), which makes neighbouring numbers of
+servers comparable.
 
 Before anything is run, theory may say no: the load is outside the capacity region, utilisation (which is known
 exactly, by Little's law) is too high, or a lower bound on the mean queue is above the target.
@@ -22,8 +23,8 @@ import numpy as np
 
 from slotwise.model import Scenario
 from slotwise.packing import spaces_of
-from slotwise.planning.targets import MEANINGS, Targets, estimate
-from slotwise.scheduling.policies import make_policy
+from slotwise.planning.targets import MEANINGS, Targets, estimate, measure
+from slotwise.scheduling.policies import POLICIES, make_policy
 from slotwise.simulation.drift import STRETCHES, stable
 from slotwise.simulation.measurements import Measurements
 from slotwise.simulation.replication import Task
@@ -36,7 +37,7 @@ from slotwise.theory.region import locate
 from slotwise.workloads.jobs import Jobs
 
 Counts = tuple[int, ...]
-FIRST_LOOK, FIRST_LOOK_AT_TRACE = 4, 2
+FIRST_LOOK = 4
 LOOKS = 4
 MARGIN = 1e-9
 
@@ -116,8 +117,7 @@ class Trials:
         self.done: dict[Counts, Trial] = {}
         self._workers, self._on_trial = workers, on_trial
         self._compiled = False
-        first = FIRST_LOOK_AT_TRACE if question.is_trace else FIRST_LOOK
-        self._looks = [first * 2**i for i in range(looks)]
+        self._looks = [FIRST_LOOK * 2**i for i in range(looks)]
         self.level = 1 - (1 - question.confidence) / looks
         self._size_blind = not make_policy(question.policy, **question.options).needs_durations
         jobs = question.jobs
@@ -172,7 +172,7 @@ class Trials:
         asked = self.question
         scenario = asked.with_servers(counts)
         runs: list[Measurements] = []
-        for look in self._looks:
+        for look in [1, *self._looks] if asked.is_trace else self._looks:
             if self._on_trial is not None:
                 self._on_trial(counts, look)
             tasks = [
@@ -184,16 +184,26 @@ class Trials:
             if interrupted:
                 raise InterruptedRunError([])
             runs += [done[at] for at in sorted(done)]
+            if look == 1 and not self._chanceless(runs[0]):
+                continue
             estimates = {key: self._estimate(runs, key, counts) for key in asked.targets}
             verdict, why = self._judge(estimates, runs)
             if verdict is not Verdict.DOUBT:
                 break
         return Trial(counts, asked.cost(counts), verdict, why, len(runs), estimates)
 
+    def _chanceless(self, run: Measurements) -> bool:
+        """Every other run of this trace would be the same (a policy of the user's own may draw unseen)."""
+        failing = any(server.failures is not None for server in self.question.scenario.cluster.servers)
+        return not run.drew and not failing and self.question.policy in POLICIES
+
     def _estimate(self, runs: list[Measurements], key: str, counts: Counts) -> Interval:
         if key == "utilisation" and self.question.firm:
             share = self.utilisation(counts)
             return Interval(share, share, share)
+        if len(runs) == 1:
+            figure = measure(runs[0], key)
+            return Interval(figure, figure, figure)
         return estimate(runs, key, self.level)
 
     def _judge(self, estimates: dict[str, Interval], runs: list[Measurements]) -> tuple[Verdict, str]:

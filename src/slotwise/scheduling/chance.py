@@ -20,6 +20,11 @@ def seed(s: State, seed_sequence: np.random.SeedSequence) -> None:
     s.random_x, s.random_y, s.random_z, s.random_w = x, y, z, w | 1
 
 
+def position(s: State) -> tuple[int, int, int, int]:
+    """Where in the stream the state is; equal before and after a run that drew nothing."""
+    return int(s.random_x), int(s.random_y), int(s.random_z), int(s.random_w)
+
+
 @kernel
 def word(s: State) -> int:
     """A uniform integer in 0..2^32 - 1."""

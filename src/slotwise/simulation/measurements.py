@@ -51,6 +51,8 @@ class Measurements:
     final_running: int
     series: NDArray[np.float64]
     """rows of time, waiting, running, stalled, then the queue of each type, from time 0"""
+    drew: bool
+    """whether the policy drew random numbers; if not, its seed made no difference"""
     solver: str
     """which packing solver the policy used, in words; empty where it uses none"""
 
@@ -101,7 +103,9 @@ def add_up(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(total)
 
 
-def read(store: Store, meters: MeterStore, policy: str, replication: int, seconds: float) -> Measurements:
+def read(
+    store: Store, meters: MeterStore, policy: str, replication: int, seconds: float, drew: bool
+) -> Measurements:
     """The figures of a finished run."""
     s: Any = store.state
     m, a = meters.meter, meters.arrays
@@ -141,5 +145,6 @@ def read(store: Store, meters: MeterStore, policy: str, replication: int, second
         final_queue=store.arrays["queue_length"].copy(),
         final_running=int(s.n_running),
         series=a["samples"][: int(m.n_samples), : FIRST_COLUMNS + int(s.n_types)].copy(),
+        drew=drew,
         solver=store.solvers[0].reason if store.solvers else "",
     )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from slotwise.model import Scenario
 from slotwise.packing import spaces_of
-from slotwise.scheduling import drive
+from slotwise.scheduling import chance, drive
 from slotwise.scheduling.policies import make_policy
 from slotwise.scheduling.policy import Policy
 from slotwise.scheduling.scheduler import raise_fault
@@ -87,6 +87,7 @@ def _run(task: Task, progress: Progress | None, stopped: Callable[[], bool] | No
         max_jobs=expected,
     )
     state: Any = store.state
+    undrawn = chance.position(state)
     meters = MeterStore(state.n_types, state.n_resources, expected)
     hooks = policy.hooks()
     limits = _Limits.of(scenario, jobs, task.warmup)
@@ -102,7 +103,8 @@ def _run(task: Task, progress: Progress | None, stopped: Callable[[], bool] | No
     _drive(task, store, meters, hooks, source, timeline, limits, progress, stopped)
     loop.finish(state, meters.meter)
     name = policy.name or type(policy).__name__
-    return read(store, meters, name, task.replication, time.perf_counter() - begun)
+    seconds = time.perf_counter() - begun
+    return read(store, meters, name, task.replication, seconds, chance.position(state) != undrawn)
 
 
 def _drive(
