@@ -42,6 +42,20 @@ if JIT:
         return types.int64(types.int64), generate
 
     @intrinsic  # type: ignore[untyped-decorator]
+    def prefetch(context: Any, address: Any) -> Any:
+        """Bring the cache line at an address near, to be written soon; nobody waits for it."""
+
+        def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            short = ir.IntType(32)
+            line = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
+            kind = ir.FunctionType(ir.VoidType(), [line.type, short, short, short])
+            fetch = builder.module.declare_intrinsic("llvm.prefetch", [line.type], kind)
+            builder.call(fetch, [line, short(1), short(3), short(1)])  # to write, to keep, data
+            return target.get_dummy_value()
+
+        return types.void(types.int64), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
     def call_at(context: Any, address: Any, s: Any, a: Any, b: Any) -> Any:
         """Call the compiled hook at an address: code that is linked late, so that not everybody compiles it."""
 
@@ -85,6 +99,9 @@ else:
         """The position of the lowest set bit of a word that is not zero."""
         word = int(word)
         return (word & -word).bit_length() - 1
+
+    def prefetch(address: int) -> None:
+        """Nothing is gained by it here."""
 
     def call_at(address: int, s: Any, a: int, b: int) -> None:
         """Call the hook with this number."""
