@@ -52,21 +52,34 @@ def begin(s: State) -> None:
 @kernel
 def submit(s: State, j: int, arrive: Any) -> int:
     """A job of type j arrives; returns its number. Job demand and times, where kept, are written by `admit_as`."""
-    begin(s)
-    i = admit(s, j)
+    i = enter(s, j)
     arrive(s, j, i)
     return i
 
 
 @kernel
+def enter(s: State, j: int) -> int:
+    """A new job of type j waits; returns its number."""
+    begin(s)
+    return admit(s, j)
+
+
+@kernel
 def complete(s: State, i: int, policy_complete: Any) -> None:
     """Job i has ended."""
-    begin(s)
     j, server = jobs(s)[i, TYPE], jobs(s)[i, SERVER]
+    if depart(s, i):
+        policy_complete(s, j, server)
+
+
+@kernel
+def depart(s: State, i: int) -> bool:
+    """Job i leaves its server and is forgotten; returns whether that server takes others."""
+    begin(s)
+    server = jobs(s)[i, SERVER]
     vacate(s, i)
     release(s, i)
-    if servers(s)[server, STATUS] == PRESENT:
-        policy_complete(s, j, server)
+    return bool(servers(s)[server, STATUS] == PRESENT)
 
 
 @kernel
@@ -109,6 +122,13 @@ def cancel(s: State, i: int, policy_cancel: Any) -> None:
 @kernel
 def join(s: State, server: int, c: int, policy_join: Any) -> None:
     """A server of class c comes under a number that is not in use, or one that was draining comes back empty."""
+    set_up(s, server, c)
+    policy_join(s, server, 0)
+
+
+@kernel
+def set_up(s: State, server: int, c: int) -> None:
+    """The server is there, and empty."""
     begin(s)
     row = servers(s)[server]
     row[CLASS] = c
@@ -128,7 +148,6 @@ def join(s: State, server: int, c: int, policy_join: Any) -> None:
         for j in range(s.n_types):
             refresh_shortest(s, j, server)
             _share_out(s, s.max_servers * s.n_types + j, j)
-    policy_join(s, server, 0)
 
 
 @kernel

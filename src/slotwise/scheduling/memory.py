@@ -26,7 +26,9 @@ LATE: dict[int, Callable[[Any, int, int], None]] = {}
 if JIT:
 
     @intrinsic  # type: ignore[untyped-decorator]
-    def _pointer(context: Any, address: Any) -> Any:
+    def pointer(context: Any, address: Any) -> Any:
+        """The address as `carray` takes it."""
+
         def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             return builder.inttoptr(arguments[0], target.get_value_type(types.voidptr))
 
@@ -69,23 +71,23 @@ if JIT:
 
     @kernel
     def int_rows(address: int, rows: int, columns: int) -> NDArray[np.int64]:
-        return carray(_pointer(address), (rows, columns), np.int64)
+        return carray(pointer(address), (rows, columns), np.int64)
 
     @kernel
     def ints(address: int, n: int) -> NDArray[np.int64]:
-        return carray(_pointer(address), (n,), np.int64)
+        return carray(pointer(address), (n,), np.int64)
 
     @kernel
     def short_rows(address: int, rows: int, columns: int) -> NDArray[np.int32]:
-        return carray(_pointer(address), (rows, columns), np.int32)
+        return carray(pointer(address), (rows, columns), np.int32)
 
     @kernel
     def float_rows(address: int, rows: int, columns: int) -> NDArray[np.float64]:
-        return carray(_pointer(address), (rows, columns), np.float64)
+        return carray(pointer(address), (rows, columns), np.float64)
 
     @kernel
     def floats(address: int, n: int) -> NDArray[np.float64]:
-        return carray(_pointer(address), (n,), np.float64)
+        return carray(pointer(address), (n,), np.float64)
 
 else:
     # Without the compiler the same views are made with ctypes; remembering them makes that bearable.
@@ -94,6 +96,10 @@ else:
         size = int(np.prod(shape)) * int(dtype[1])
         memory: Any = (ctypes.c_char * size).from_address(address)
         return np.frombuffer(memory, dtype).reshape(shape)
+
+    def pointer(address: int) -> int:
+        """The address itself."""
+        return address
 
     def trailing_zeros(word: int) -> int:
         """The position of the lowest set bit of a word that is not zero."""

@@ -45,10 +45,6 @@ from slotwise.scheduling.weights import run_solver
 Arrays = dict[str, NDArray[Any]]
 
 
-LINE = 16
-"""32-bit numbers in a cache line"""
-
-
 def aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     """Zeros that begin on a cache line."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
