@@ -67,7 +67,7 @@ def enter(s: State, j: int) -> int:
 @kernel
 def complete(s: State, i: int, policy_complete: Any) -> None:
     """Job i has ended."""
-    j, server = jobs(s)[i, TYPE], jobs(s)[i, SERVER]
+    j, server = int(jobs(s)[i, TYPE]), int(jobs(s)[i, SERVER])
     if depart(s, i):
         policy_complete(s, j, server)
 
@@ -183,7 +183,7 @@ def fail(s: State, server: int, leave: Any, arrive: Any) -> None:
         _shut(s, server)
     # all are back in line before anybody is asked: who is younger, or came later, must not start before them
     for n in range(s.n_moved):
-        join_queue(s, lost[n], queue_for(s, rows[lost[n], TYPE]), True)
+        join_queue(s, lost[n], queue_for(s, int(rows[lost[n], TYPE])), True)
     if was_present:
         leave(s, server, 0)
         _send_away(s, server, arrive)

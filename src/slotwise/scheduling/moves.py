@@ -100,7 +100,7 @@ def _occupy(s: State, i: int, j: int, server: int) -> None:
 def vacate(s: State, i: int) -> None:
     """Job i leaves its server (it is finished, or the server failed); its number stays its own."""
     row = jobs(s)[i]
-    j, server = row[TYPE], row[SERVER]
+    j, server = int(row[TYPE]), int(row[SERVER])  # one width of numbers, so that nothing is compiled twice
     running(s)[server, j] -= 1
     running_by_type(s)[j] -= 1
     s.n_running -= 1

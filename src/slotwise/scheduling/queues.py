@@ -100,7 +100,7 @@ def join_queue(s: State, i: int, q: int, front: bool) -> None:
         else:
             queue[HEAD] = i
         queue[TAIL] = i
-    _resize(s, jobs(s)[i, TYPE], q, 1)
+    _resize(s, int(jobs(s)[i, TYPE]), q, 1)
 
 
 @kernel
@@ -117,7 +117,7 @@ def leave_queue(s: State, i: int) -> None:
         rows[job[NEXT], PREVIOUS] = job[PREVIOUS]
     else:
         queue[TAIL] = job[PREVIOUS]
-    _resize(s, jobs(s)[i, TYPE], job[QUEUE], -1)
+    _resize(s, int(jobs(s)[i, TYPE]), int(job[QUEUE]), -1)
 
 
 @kernel
