@@ -37,6 +37,15 @@ if JIT:
         return types.voidptr(types.int64), generate
 
     @intrinsic  # type: ignore[untyped-decorator]
+    def natural(context: Any, n: Any) -> Any:
+        """n, which is not negative, and is now known not to be: no index needs to be looked at for counting from the end."""
+
+        def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.and_(arguments[0], target.get_constant(types.int64, 2**63 - 1))
+
+        return types.int64(types.int64), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
     def trailing_zeros(context: Any, word: Any) -> Any:
         """The position of the lowest set bit of a word that is not zero."""
 
@@ -119,6 +128,10 @@ else:
     def pointer(address: int) -> int:
         """The address itself."""
         return address
+
+    def natural(n: int) -> int:
+        """n itself."""
+        return int(n)
 
     def trailing_zeros(word: int) -> int:
         """The position of the lowest set bit of a word that is not zero."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
 from slotwise.scheduling import chance, drive
-from slotwise.scheduling.memory import prefetch
+from slotwise.scheduling.memory import natural, prefetch
 from slotwise.scheduling.queues import oldest_head
 from slotwise.scheduling.state import (
     CLASS,
@@ -87,7 +87,8 @@ def run(
             return DONE
         if not m.warm and m.events >= m.warm_events and m.arrivals >= m.warm_jobs and m.now >= m.warm_time:
             start_measuring(s, m)
-        now = time[m.at_job]
+        at = natural(m.at_job)
+        now = time[at]
         what = 0
         if tree[1, 0] <= now:
             now = tree[1, 0]
@@ -111,8 +112,8 @@ def run(
         advance(s, m, now)
         s.now = now
         if what == 1:
-            i = int(tree[1, 1])
-            server = int(jobs(s)[i, SERVER])
+            i = natural(int(tree[1, 1]))
+            server = natural(jobs(s)[i, SERVER])
             remove(tree, m.leaves, i)
             if far:
                 expect(s, m, int(tree[1, 1]))
@@ -122,14 +123,14 @@ def run(
             if servers(s)[server, STATUS] == DRAINING and servers(s)[server, COUNT] == 0:
                 take_away(s, m, server)
         elif what == 0:
-            i, j = s.free_job, job_type[m.at_job]
+            i, j = natural(s.free_job), natural(job_type[at])
             arrival(m)[i] = now
-            duration(m)[i] = service[m.at_job]
+            duration(m)[i] = service[at]
             if s.actual:
                 for r in range(s.n_resources):
-                    job_demand(s)[i, r] = demands[m.at_job, r]
+                    job_demand(s)[i, r] = demands[at, r]
             if s.keeps_lists:
-                job_times(s)[i, 0] = service[m.at_job]
+                job_times(s)[i, 0] = service[at]
             m.at_job += 1
             m.arrivals += 1
             if far:
@@ -174,7 +175,7 @@ def expect(s: State, m: Meter, i: int) -> None:
 def note_ends(s: State, m: Meter, now: float) -> None:
     """Note when the jobs that started just now will end."""
     for n in range(s.n_placed):
-        i = placed(s)[n, 0]
+        i = natural(placed(s)[n, 0])
         insert(ends(m), m.leaves, i, now + duration(m)[i])
 
 
@@ -185,8 +186,8 @@ def measure_placed(s: State, m: Meter, now: float) -> None:
     if s.n_waiting > 0 and not s.own_queues:
         oldest = sequence(s)[queues(s)[oldest_head(s, 0), HEAD]]
     for n in range(s.n_placed):
-        i = placed(s)[n, 0]
-        j = jobs(s)[i, TYPE]
+        i = natural(placed(s)[n, 0])
+        j = natural(jobs(s)[i, TYPE])
         if oldest >= 0 and sequence(s)[i] > oldest:
             m.overtakes += 1
         if m.warm:
@@ -201,9 +202,10 @@ def measure_wait(m: Meter, j: int, since: float, service: float, now: float) -> 
             -since, m.measured_from
         )  # since < 0: thrown back at -since by a failing server
         return
+    j = natural(j)
     sums, wait = wait_sums(m)[j], now - since
     sums[WAITS] += 1.0
-    wait_bins(m)[j, bin_of(wait)] += 1
+    wait_bins(m)[j, natural(bin_of(wait))] += 1
     slowdown = 1.0
     if wait > 0.0:
         queue_area(m)[j] += wait
@@ -212,7 +214,7 @@ def measure_wait(m: Meter, j: int, since: float, service: float, now: float) -> 
         sums[LARGEST] = max(sums[LARGEST], wait)
         slowdown += wait / max(service, m.slowdown_floor)
     m.slowdown_sum += slowdown
-    slowdown_bins(m)[bin_of(slowdown)] += 1
+    slowdown_bins(m)[natural(bin_of(slowdown))] += 1
 
 
 @kernel
