@@ -92,7 +92,7 @@ def _occupy(s: State, i: int, j: int, server: int) -> None:
     if s.keeps_lists:
         job_times(s)[i, 1] = s.now + job_times(s)[i, 0]
         _link(s, i, server)
-    place = placed(s)[s.n_placed]
+    place = placed(s)[natural(s.n_placed)]
     place[0] = i
     place[1] = server
     s.n_placed += 1

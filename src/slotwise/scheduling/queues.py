@@ -160,6 +160,6 @@ def oldest_head(s: State, servers_queue: int) -> int:
     best, age = -1, 0
     for j in range(s.n_types):
         i = lines[servers_queue + j, HEAD]
-        if i >= 0 and (best < 0 or born[i] < age):
-            best, age = j, born[i]
+        if i >= 0 and (best < 0 or born[natural(i)] < age):
+            best, age = j, born[natural(i)]
     return best

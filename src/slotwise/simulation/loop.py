@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from slotwise._kernel import kernel
 from slotwise.scheduling import chance, drive
 from slotwise.scheduling.memory import natural, prefetch
-from slotwise.scheduling.queues import oldest_head
 from slotwise.scheduling.state import (
     CLASS,
     COUNT,
@@ -63,6 +62,7 @@ from slotwise.simulation.meter import (
 DONE, MORE_JOBS, MORE_ROOM, SERVER_EVENT, FAULT = 0, 1, 2, 3, 4
 NEAR = 20_000
 """with more jobs the state is larger than a processor's own cache, and it pays to look ahead"""
+NEVER = 2**62
 
 
 @kernel
@@ -182,16 +182,25 @@ def note_ends(s: State, m: Meter, now: float) -> None:
 @kernel
 def measure_placed(s: State, m: Meter, now: float) -> None:
     """Waits, slowdowns and overtakes of the jobs that started just now."""
-    oldest = -1
-    if s.n_waiting > 0 and not s.own_queues:
-        oldest = sequence(s)[queues(s)[oldest_head(s, 0), HEAD]]
+    oldest = oldest_waiting(s)
     for n in range(s.n_placed):
         i = natural(placed(s)[n, 0])
         j = natural(jobs(s)[i, TYPE])
-        if oldest >= 0 and sequence(s)[i] > oldest:
-            m.overtakes += 1
+        m.overtakes += sequence(s)[i] > oldest
         if m.warm:
             measure_wait(m, j, arrival(m)[i], duration(m)[i], now)
+
+
+@kernel
+def oldest_waiting(s: State) -> int:
+    """The sequence number of the job that has waited longest; NEVER where nobody waits, or queues belong to servers."""
+    oldest = NEVER
+    if s.n_waiting > 0 and not s.own_queues:
+        for j in range(s.n_types):
+            head = queues(s)[j, HEAD]
+            born = sequence(s)[natural(max(head, 0))]  # read in any case: no branch that nobody can predict
+            oldest = min(oldest, born if head >= 0 else NEVER)
+    return oldest
 
 
 @kernel
@@ -203,16 +212,18 @@ def measure_wait(m: Meter, j: int, since: float, service: float, now: float) -> 
         )  # since < 0: thrown back at -since by a failing server
         return
     j = natural(j)
-    sums, wait = wait_sums(m)[j], now - since
+    wait = now - since
+    if wait <= 0.0:
+        wait_bins(m)[j, 0] += 1  # `finish` adds what follows from it
+        return
+    sums = wait_sums(m)[j]
     sums[WAITS] += 1.0
+    sums[SUM] += wait
+    sums[SQUARES] += wait * wait
+    sums[LARGEST] = max(sums[LARGEST], wait)
     wait_bins(m)[j, natural(bin_of(wait))] += 1
-    slowdown = 1.0
-    if wait > 0.0:
-        queue_area(m)[j] += wait
-        sums[SUM] += wait
-        sums[SQUARES] += wait * wait
-        sums[LARGEST] = max(sums[LARGEST], wait)
-        slowdown += wait / max(service, m.slowdown_floor)
+    queue_area(m)[j] += wait
+    slowdown = 1.0 + wait / max(service, m.slowdown_floor)
     m.slowdown_sum += slowdown
     slowdown_bins(m)[natural(bin_of(slowdown))] += 1
 
@@ -303,9 +314,14 @@ def add_capacity(s: State, m: Meter, c: int, sign: int) -> None:
 
 @kernel
 def finish(s: State, m: Meter) -> None:
-    """Bring the sums up to the last moment, those who still wait included."""
+    """Bring the sums up to the last moment, those who started at once and those who still wait included."""
     if not m.warm:
         start_measuring(s, m)
+    for j in range(s.n_types):
+        at_once = wait_bins(m)[j, 0]
+        wait_sums(m)[j, WAITS] += at_once
+        m.slowdown_sum += at_once
+        slowdown_bins(m)[bin_of(1.0)] += at_once
     settle_capacity(m)
     for i in range(s.max_jobs):
         if jobs(s)[i, SERVER] == WAITING:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
+from slotwise.scheduling.memory import natural
 
 
 @kernel
@@ -51,10 +52,11 @@ def merge(
         winner[node] = right if right_wins else left
         loser[node] = left if right_wins else right
         loser_head[node] = head[loser[node]]
-    row = winner[1]
+    row = natural(winner[1])
     time = head[row]
     while filled < len(out_time) and time < math.inf:
-        at = position[row]
+        at = natural(position[row])
+        filled = natural(filled)
         out_time[filled] = time
         out_row[filled] = row
         out_value[filled] = values[row, at]
@@ -64,9 +66,9 @@ def merge(
         if at == size[row]:
             break
         time = times[row, at]
-        node = (leaves + row) >> 1
+        node = natural(leaves + row) >> 1
         while node > 0:
-            other = loser[node]
+            other = natural(loser[node])
             other_head = loser_head[node]
             other_wins = (other_head < time) | ((other_head == time) & (other < row))
             loser[node] = row if other_wins else other

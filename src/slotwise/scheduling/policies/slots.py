@@ -141,6 +141,8 @@ def beta(s: State) -> float:
 @kernel
 def loses(s: State, server: int) -> bool:
     """Whether f(k~, Q) < beta f(k_r, Q), strictly; notes the figures for an explanation."""
+    if s.n_waiting == 0:
+        return False  # all weights are 0
     share = beta(s)
     if share <= 0.0:
         return False  # weights are not negative
