@@ -31,7 +31,7 @@ lint: $(READY) ## ruff and mypy --strict
 	$(BIN)/mypy
 
 bench: $(READY) ## the benchmarks, side by side in one run
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks --check
 
 docs: $(READY) ## the documentation as a site, in site/
 	$(BIN)/python docs/generate.py

@@ -14,6 +14,7 @@ from slotwise.cli.running import (
     ScenarioArgument,
     SetOption,
     WorkersOption,
+    folder,
     policy_names,
     progress_of,
 )
@@ -54,6 +55,8 @@ def compare(
     if len(names) < 2:
         raise InputError("needs two policies or more", where="--policy", remedy="such as algorithm1,best-fit")
     pairs = [(name, ready.policy.options if name == ready.policy.name else {}) for name in names]
+    if out is not None:
+        folder(out)
     begun = time.perf_counter()
     with progress_of(len(pairs) * ready.run.replications) as report:
         results = run_policies(ready, pairs, workers, engine, scheduler_address, report)

@@ -120,11 +120,19 @@ def run(action: Callable[[], Any]) -> int:
         # whoever read our output has gone (slotwise ... | head); do not complain about it at exit either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
+    except OSError as error:
+        print(f"slotwise: {error.filename or 'system'}: {error.strerror or error}", file=sys.stderr)
+        return FAILED
+    except MemoryError:
+        print("slotwise: not enough memory; try fewer servers or jobs, or shorter runs", file=sys.stderr)
+        return FAILED
     except Exception as error:
         shown = getattr(error, "format_message", None)
         if shown is None:
             raise
-        if shown():  # empty where help was shown instead
+        if shown().startswith("Usage:"):  # called without a command
+            print(shown())
+        else:
             print(f"slotwise: {shown()}", file=sys.stderr)
         return int(getattr(error, "exit_code", BAD_INPUT))
 

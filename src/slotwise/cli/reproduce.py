@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from slotwise._kernel import is_compiled
-from slotwise.cli.running import WorkersOption, messages, say
+from slotwise.cli.running import WorkersOption, folder, messages, say
 from slotwise.cli.tables import show
 from slotwise.errors import InputError
 from slotwise.experiments.reproduce import EXPERIMENTS, REPORT, Reproduction, chosen
@@ -55,7 +55,7 @@ def reproduce(
             names or [],
             quick=quick,
             traces=_traces(trace or []),
-            out=out,
+            out=folder(out),
             seed=seed,
             workers=workers,
             progress=progress,

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from slotwise._kernel import is_compiled
+from slotwise.errors import InputError
 from slotwise.model import shipped_scenarios
 from slotwise.scheduling.policies import POLICIES
 
@@ -62,6 +63,19 @@ AddressOption = Annotated[
 ]
 
 messages = Console(stderr=True)
+
+
+def folder(path: Path) -> Path:
+    """Make the folder that results shall go to, before there are any to lose."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise InputError(
+            f"cannot be made a folder ({problem.strerror or problem})", where=f"--out {path}", remedy="give another"
+        ) from problem
+    return path
+
+
 SHOW_AFTER = 1.0
 """seconds before a progress display appears"""
 

@@ -49,6 +49,18 @@ def _numbers(items: list[str] | None, flag: str) -> dict[str, float]:
         raise InputError(str(problem), where=flag, remedy="use RESOURCE=NUMBER") from problem
 
 
+def _capacity(items: list[str] | None, trace: Trace) -> dict[str, float]:
+    """What one server holds, of what the trace has."""
+    given = _numbers(items, "--capacity")
+    for name, value in given.items():
+        if name not in trace.resources:
+            has = ", ".join(trace.resources)
+            raise InputError(f"the trace has no resource {name!r}", where="--capacity", remedy=f"it has {has}")
+        if not value > 0:
+            raise InputError(f"is {value:g} for {name}", where="--capacity", remedy="capacities are above 0")
+    return given
+
+
 def _save(trace: Trace, path: Path) -> None:
     write_trace(trace, path)
     _err.print(f"{path}: {len(trace):,} jobs")
@@ -133,7 +145,7 @@ def summary(
       slotwise trace summary jobs.parquet --capacity cpu=32 --figure arrivals.svg
     """
     found = read_trace(trace)
-    facts = summarise(found, _numbers(capacity, "--capacity"))
+    facts = summarise(found, _capacity(capacity, found))
     if figure is not None:
         from slotwise.workloads.traces.figure import arrivals_figure, save_figure  # Matplotlib is slow to load
 
@@ -273,7 +285,7 @@ def types(
     given = {"types": count, "levels": levels}
     found = read_trace(trace, columns=[])
     options = {name: value for name, value in given.items() if value is not None}
-    typing = make_types(found, method, capacity=_numbers(capacity, "--capacity"), **options)
+    typing = make_types(found, method, capacity=_capacity(capacity, found), **options)
     if as_json:
         print(json.dumps(typing.dict(found)))
     else:
