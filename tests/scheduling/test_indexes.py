@@ -24,7 +24,7 @@ from slotwise.scheduling.state import (
     PREVIOUS,
     STATUS,
     TAIL,
-    jobs,
+    links,
     queue_length,
 )
 from slotwise.scheduling.state import queues as lines
@@ -235,7 +235,7 @@ def test_growing_keeps_the_job_numbers_that_are_still_free() -> None:
 
 
 def check_queues(state: Any, plain: dict[int, list[int]]) -> None:
-    rows = jobs(state)
+    rows = links(state)
     for q, line in plain.items():
         length, first, last, _ = (int(x) for x in lines(state)[q])
         forth, i = [], first

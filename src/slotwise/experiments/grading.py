@@ -183,7 +183,8 @@ def robust(points: Points, policies: Sequence[str]) -> Grade:
         for a, b in itertools.combinations(policies, 2)
         if _order(points, a, b, one, x) * _order(points, a, b, two, x) < 0
     ]
-    evidence = f"{short(policies[0])}'s queue differs clearly in {len(apart)} of {len(pairs)} settings, by a factor of at most {number(widest)}"
+    evidence = f"{short(policies[0])}'s queue differs clearly in {len(apart)} of {len(pairs)} settings"
+    evidence += f", by a factor of at most {number(widest)}" if apart else ""
     evidence += f"; {len(reversed_) or 'no'} reversals of a clear order of two algorithms"
     if widest <= ROBUST and not reversed_:
         return Grade(HOLDS, evidence)

@@ -31,7 +31,7 @@ def number(value: float | None) -> str:
         return f"{value:,.0f}"
     if size >= 0.01:
         return f"{value:.3g}"
-    return f"{value:.1e}"
+    return f"{value:.2g}" if size >= 1e-4 else f"{value:.1e}"
 
 
 def with_band(mean: float | None, low: float | None, high: float | None) -> str:

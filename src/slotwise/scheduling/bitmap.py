@@ -33,10 +33,12 @@ def add(s: State, row: int, server: int) -> None:
     """Put the server into the set."""
     words = bits(s)[row]
     i, base = server >> 5, s.n_words_0
+    was_empty = words[i] == 0
     words[i] |= 1 << (server & 31)
-    words[base + (i >> 5)] |= 1 << (i & 31)
-    i >>= 5
-    words[base + s.n_words_1 + (i >> 5)] |= 1 << (i & 31)
+    if was_empty:
+        words[base + (i >> 5)] |= 1 << (i & 31)
+        i >>= 5
+        words[base + s.n_words_1 + (i >> 5)] |= 1 << (i & 31)
 
 
 @kernel

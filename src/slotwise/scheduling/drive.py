@@ -9,22 +9,28 @@ from __future__ import annotations
 from typing import Any
 
 from slotwise._kernel import kernel
+from slotwise.scheduling.memory import prefetch
 from slotwise.scheduling.moves import reindex, vacate
 from slotwise.scheduling.queues import admit, join_queue, leave_queue, queue_for, refresh_shortest, release
 from slotwise.scheduling.state import (
     ABSENT,
+    CHAIN_COLUMNS,
     CLASS,
     DRAINING,
     FIRST_JOB,
     HEAD,
+    JOB_COLUMNS,
+    LINK_COLUMNS,
     MODE,
     PRESENT,
     SERVER,
+    SERVER_COLUMNS,
     STATUS,
     TYPE,
     WAITING,
     State,
     capacity,
+    chains,
     configuration,
     free,
     jobs,
@@ -46,21 +52,61 @@ def begin(s: State) -> None:
 @kernel
 def submit(s: State, j: int, arrive: Any) -> int:
     """A job of type j arrives; returns its number. Job demand and times, where kept, are written by `admit_as`."""
-    begin(s)
-    i = admit(s, j)
+    i = enter(s, j)
     arrive(s, j, i)
     return i
 
 
 @kernel
+def enter(s: State, j: int) -> int:
+    """A new job of type j waits; returns its number."""
+    begin(s)
+    return admit(s, j)
+
+
+@kernel
 def complete(s: State, i: int, policy_complete: Any) -> None:
     """Job i has ended."""
-    begin(s)
     j, server = jobs(s)[i, TYPE], jobs(s)[i, SERVER]
+    if depart(s, i):
+        policy_complete(s, j, server)
+
+
+@kernel
+def depart(s: State, i: int) -> bool:
+    """Job i leaves its server and is forgotten; returns whether that server takes others."""
+    begin(s)
+    server = jobs(s)[i, SERVER]
     vacate(s, i)
     release(s, i)
-    if servers(s)[server, STATUS] == PRESENT:
-        policy_complete(s, j, server)
+    return bool(servers(s)[server, STATUS] == PRESENT)
+
+
+@kernel
+def expect(s: State, i: int) -> None:
+    """Job i, which runs, will probably be the next to end: bring near what is kept of it.
+
+    With 100,000 servers the state is larger than the processor's caches, and a completion would wait twice for memory: for
+    the job, and then for its server. A driver that looks one completion ahead hides both."""
+    prefetch(s.at_jobs + 4 * JOB_COLUMNS * i)
+    prefetch(s.at_links + 4 * LINK_COLUMNS * i)
+    prefetch(s.at_sequence + 8 * i)
+    if s.actual:
+        prefetch(s.at_job_demand + 8 * s.n_resources * i)
+
+
+@kernel
+def expect_server(s: State, i: int) -> None:
+    """The second half of `expect`, some time later: bring near what is kept of the job's server."""
+    server = jobs(s)[i, SERVER]
+    if server >= 0:
+        at = s.at_servers + 4 * s.n_server_columns * server
+        prefetch(at)
+        prefetch(at + 4 * (SERVER_COLUMNS + 2 * s.n_types) - 1)
+        if s.keeps_free:
+            prefetch(s.at_free + 8 * s.n_resources * server)
+        if s.keeps_fit:
+            prefetch(s.at_chains + 4 * CHAIN_COLUMNS * server)
 
 
 @kernel
@@ -76,12 +122,20 @@ def cancel(s: State, i: int, policy_cancel: Any) -> None:
 @kernel
 def join(s: State, server: int, c: int, policy_join: Any) -> None:
     """A server of class c comes under a number that is not in use, or one that was draining comes back empty."""
+    set_up(s, server, c)
+    policy_join(s, server, 0)
+
+
+@kernel
+def set_up(s: State, server: int, c: int) -> None:
+    """The server is there, and empty."""
     begin(s)
     row = servers(s)[server]
     row[CLASS] = c
     row[STATUS] = PRESENT
     row[MODE] = 0
-    row[FIRST_JOB] = -1
+    if s.keeps_lists:
+        chains(s)[server, FIRST_JOB] = -1
     for j in range(s.n_types):
         running(s)[server, j] = 0
         configuration(s)[server, j] = 0
@@ -94,7 +148,6 @@ def join(s: State, server: int, c: int, policy_join: Any) -> None:
         for j in range(s.n_types):
             refresh_shortest(s, j, server)
             _share_out(s, s.max_servers * s.n_types + j, j)
-    policy_join(s, server, 0)
 
 
 @kernel

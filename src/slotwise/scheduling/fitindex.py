@@ -27,6 +27,7 @@ from slotwise.scheduling.state import (
     STATUS,
     State,
     capacity,
+    chains,
     free,
     servers,
 )
@@ -95,7 +96,7 @@ def clear(s: State) -> None:
         listed[c, 0] = 0
     for g in range(s.max_servers):
         chain[g, NEXT_IN_CELL] = g + 1 if g < s.max_servers - 1 else -1
-        servers(s)[g, GROUP] = -1
+        chains(s)[g, GROUP] = -1
     chain[s.max_servers, NEXT_IN_CELL] = 0
 
 
@@ -103,7 +104,7 @@ def clear(s: State) -> None:
 def update(s: State, server: int) -> None:
     """The server's free room, or whether it takes jobs, has changed: file it anew."""
     row = servers(s)[server]
-    if row[GROUP] >= 0:
+    if chains(s)[server, GROUP] >= 0:
         _remove(s, server)
     if row[STATUS] == PRESENT and row[MODE] != STALLED:
         _insert(s, server)
@@ -130,8 +131,8 @@ def _same(s: State, g: int, c: int, room: NDArray[np.int64]) -> bool:
 
 @kernel
 def _insert(s: State, server: int) -> None:
-    row, room, slots = servers(s)[server], free(s)[server], hashed(s)
-    c = row[CLASS]
+    row, room, slots = chains(s)[server], free(s)[server], hashed(s)
+    c = servers(s)[server, CLASS]
     mask = s.n_slots_hash - 1
     place = _home(s, c, room)
     while slots[place] >= 0 and not _same(s, slots[place], c, room):
@@ -145,14 +146,14 @@ def _insert(s: State, server: int) -> None:
     row[GROUP_PREVIOUS] = -1
     row[GROUP_NEXT] = group[FIRST]
     if group[FIRST] >= 0:
-        servers(s)[group[FIRST], GROUP_PREVIOUS] = server
+        chains(s)[group[FIRST], GROUP_PREVIOUS] = server
     group[FIRST] = server
     group[SIZE] += 1
 
 
 @kernel
 def _remove(s: State, server: int) -> None:
-    rows = servers(s)
+    rows = chains(s)
     row = rows[server]
     g = row[GROUP]
     group = groups(s)[g]
@@ -297,7 +298,7 @@ def count(s: State, need: NDArray[np.int64], skip: int) -> int:
                     if 0 <= skip - seen < size:
                         server = groups(s)[g, FIRST]
                         for _ in range(skip - seen):
-                            server = servers(s)[server, GROUP_NEXT]
+                            server = chains(s)[server, GROUP_NEXT]
                         return int(server)
                     seen += size
                 g = groups(s)[g, NEXT_IN_CELL]

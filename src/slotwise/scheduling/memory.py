@@ -26,7 +26,9 @@ LATE: dict[int, Callable[[Any, int, int], None]] = {}
 if JIT:
 
     @intrinsic  # type: ignore[untyped-decorator]
-    def _pointer(context: Any, address: Any) -> Any:
+    def pointer(context: Any, address: Any) -> Any:
+        """The address as `carray` takes it."""
+
         def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             return builder.inttoptr(arguments[0], target.get_value_type(types.voidptr))
 
@@ -42,6 +44,20 @@ if JIT:
         return types.int64(types.int64), generate
 
     @intrinsic  # type: ignore[untyped-decorator]
+    def prefetch(context: Any, address: Any) -> Any:
+        """Bring the cache line at an address near, to be written soon; nobody waits for it."""
+
+        def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            short = ir.IntType(32)
+            line = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
+            kind = ir.FunctionType(ir.VoidType(), [line.type, short, short, short])
+            fetch = builder.module.declare_intrinsic("llvm.prefetch", [line.type], kind)
+            builder.call(fetch, [line, short(1), short(3), short(1)])  # to write, to keep, data
+            return target.get_dummy_value()
+
+        return types.void(types.int64), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
     def call_at(context: Any, address: Any, s: Any, a: Any, b: Any) -> Any:
         """Call the compiled hook at an address: code that is linked late, so that not everybody compiles it."""
 
@@ -55,23 +71,23 @@ if JIT:
 
     @kernel
     def int_rows(address: int, rows: int, columns: int) -> NDArray[np.int64]:
-        return carray(_pointer(address), (rows, columns), np.int64)
+        return carray(pointer(address), (rows, columns), np.int64)
 
     @kernel
     def ints(address: int, n: int) -> NDArray[np.int64]:
-        return carray(_pointer(address), (n,), np.int64)
+        return carray(pointer(address), (n,), np.int64)
 
     @kernel
     def short_rows(address: int, rows: int, columns: int) -> NDArray[np.int32]:
-        return carray(_pointer(address), (rows, columns), np.int32)
+        return carray(pointer(address), (rows, columns), np.int32)
 
     @kernel
     def float_rows(address: int, rows: int, columns: int) -> NDArray[np.float64]:
-        return carray(_pointer(address), (rows, columns), np.float64)
+        return carray(pointer(address), (rows, columns), np.float64)
 
     @kernel
     def floats(address: int, n: int) -> NDArray[np.float64]:
-        return carray(_pointer(address), (n,), np.float64)
+        return carray(pointer(address), (n,), np.float64)
 
 else:
     # Without the compiler the same views are made with ctypes; remembering them makes that bearable.
@@ -81,10 +97,17 @@ else:
         memory: Any = (ctypes.c_char * size).from_address(address)
         return np.frombuffer(memory, dtype).reshape(shape)
 
+    def pointer(address: int) -> int:
+        """The address itself."""
+        return address
+
     def trailing_zeros(word: int) -> int:
         """The position of the lowest set bit of a word that is not zero."""
         word = int(word)
         return (word & -word).bit_length() - 1
+
+    def prefetch(address: int) -> None:
+        """Nothing is gained by it here."""
 
     def call_at(address: int, s: Any, a: int, b: int) -> None:
         """Call the hook with this number."""

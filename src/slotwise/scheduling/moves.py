@@ -20,12 +20,14 @@ from slotwise.scheduling.state import (
     STATUS,
     TYPE,
     State,
+    chains,
     configuration,
     demand,
     free,
     job_demand,
     job_times,
     jobs,
+    links,
     placed,
     queues,
     running,
@@ -152,7 +154,7 @@ def reindex(s: State, server: int) -> None:
 
 @kernel
 def _link(s: State, i: int, server: int) -> None:
-    rows, row = jobs(s), servers(s)[server]
+    rows, row = links(s), chains(s)[server]
     rows[i, PREVIOUS] = -1
     rows[i, NEXT] = row[FIRST_JOB]
     if row[FIRST_JOB] >= 0:
@@ -162,11 +164,11 @@ def _link(s: State, i: int, server: int) -> None:
 
 @kernel
 def _unlink(s: State, i: int, server: int) -> None:
-    rows = jobs(s)
+    rows = links(s)
     job = rows[i]
     if job[PREVIOUS] >= 0:
         rows[job[PREVIOUS], NEXT] = job[NEXT]
     else:
-        servers(s)[server, FIRST_JOB] = job[NEXT]
+        chains(s)[server, FIRST_JOB] = job[NEXT]
     if job[NEXT] >= 0:
         rows[job[NEXT], PREVIOUS] = job[PREVIOUS]

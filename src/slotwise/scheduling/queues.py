@@ -1,4 +1,4 @@
-"""Waiting jobs: doubly linked FIFO queues through the rows of `jobs`, so that any job can leave in one step.
+"""Waiting jobs: doubly linked FIFO queues through the rows of `links`, so that any job can leave in one step.
 
 With `own_queues` (an option of M14) every server has queues of its own and a job joins the shortest of its type; a
 tournament tree over the lengths finds it.
@@ -29,6 +29,7 @@ from slotwise.scheduling.state import (
     WAITING,
     State,
     jobs,
+    links,
     most,
     queue_length,
     queues,
@@ -44,10 +45,9 @@ LONGEST = 2**60
 def admit(s: State, j: int) -> int:
     """A new job of type j at the end of its queue; the caller has seen to it that a job number is free."""
     i = s.free_job
-    job = jobs(s)[i]
-    s.free_job = job[NEXT]
+    s.free_job = links(s)[i, NEXT]
     s.n_free_jobs -= 1
-    job[TYPE] = j
+    jobs(s)[i, TYPE] = j
     sequence(s)[i] = s.last_sequence
     s.last_sequence += 1
     join_queue(s, i, queue_for(s, j), False)
@@ -57,9 +57,8 @@ def admit(s: State, j: int) -> int:
 @kernel
 def release(s: State, i: int) -> None:
     """The job is gone; its number may be used again."""
-    job = jobs(s)[i]
-    job[SERVER] = NOWHERE
-    job[NEXT] = s.free_job
+    jobs(s)[i, SERVER] = NOWHERE
+    links(s)[i, NEXT] = s.free_job
     s.free_job = i
     s.n_free_jobs += 1
 
@@ -81,9 +80,9 @@ def queue_for(s: State, j: int) -> int:
 @kernel
 def join_queue(s: State, i: int, q: int, front: bool) -> None:
     """Put job i at the end (or the front) of queue q."""
-    rows, queue = jobs(s), queues(s)[q]
+    rows, queue = links(s), queues(s)[q]
     job = rows[i]
-    job[SERVER] = WAITING
+    jobs(s)[i, SERVER] = WAITING
     job[QUEUE] = q
     if front:
         job[PREVIOUS] = -1
@@ -101,13 +100,13 @@ def join_queue(s: State, i: int, q: int, front: bool) -> None:
         else:
             queue[HEAD] = i
         queue[TAIL] = i
-    _resize(s, job[TYPE], q, 1)
+    _resize(s, jobs(s)[i, TYPE], q, 1)
 
 
 @kernel
 def leave_queue(s: State, i: int) -> None:
     """Take job i out of its queue, wherever in it it stands."""
-    rows = jobs(s)
+    rows = links(s)
     job = rows[i]
     queue = queues(s)[job[QUEUE]]
     if job[PREVIOUS] >= 0:
@@ -118,7 +117,7 @@ def leave_queue(s: State, i: int) -> None:
         rows[job[NEXT], PREVIOUS] = job[PREVIOUS]
     else:
         queue[TAIL] = job[PREVIOUS]
-    _resize(s, job[TYPE], job[QUEUE], -1)
+    _resize(s, jobs(s)[i, TYPE], job[QUEUE], -1)
 
 
 @kernel

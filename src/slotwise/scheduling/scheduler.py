@@ -17,7 +17,7 @@ from slotwise.errors import InputError, SlotwiseError
 from slotwise.model import Cluster, JobType, Scenario, integers
 from slotwise.model.checks import check_cluster, check_types
 from slotwise.packing import spaces_of
-from slotwise.scheduling import drive
+from slotwise.scheduling import calls, drive
 from slotwise.scheduling.explain import View, explain_job, explain_server
 from slotwise.scheduling.hooks import PythonHook
 from slotwise.scheduling.moves import FINE, NO_ROOM, NOBODY_WAITS, NOT_THERE, RAISED
@@ -109,6 +109,13 @@ class Scheduler:
         )
         self._state: Any = self._store.state
         self._hooks = self.policy.hooks()
+        # what every event needs, at hand: reading a record's fields one by one is slow
+        self._at = int(self._store.record.ctypes.data)
+        self._arrive, self._complete, self._join = (
+            calls.reach(getattr(self._hooks, name)) for name in ("arrive", "complete", "join")
+        )
+        self._now, self._free_job = self._store.record["now"], self._store.record["free_job"]
+        self._keeps_demands, self._keeps_times = bool(self._state.actual), bool(self._state.keeps_lists)
         self._jobs: dict[Hashable, int] = {}
         self._job_of: dict[int, Hashable] = {}
         self._servers: dict[Hashable, int] = {}
@@ -147,26 +154,24 @@ class Scheduler:
             )
         if duration is not None and not duration >= 0:
             raise InputError(f"lasts {duration}", where=f"job {job!r}", remedy="give a duration of 0 or more")
-        actual = self._actual(job, j, demand)
-        if self._state.n_free_jobs == 0:
+        actual = self.sizes.demand[j] if demand is None else self._actual(job, j, demand)
+        if self._free_job[0] < 0:
             self._store.grow_jobs(2 * self._state.max_jobs)
-        i = self._state.free_job
-        if self._state.actual:
+        i = int(self._free_job[0])
+        if self._keeps_demands:
             self._store.arrays["job_demand"][i] = actual
-        if self._state.keeps_lists:
+        if self._keeps_times:
             self._store.arrays["job_times"][i] = (duration if duration is not None else np.inf, 0.0)
         self._jobs[job], self._job_of[i] = i, job
-        self._state.now = now
-        drive.submit(self._state, j, self._hooks.arrive)
-        return self._placements()
+        self._now[0] = now
+        return self._placed(calls.submit(self._at, self._arrive, j))
 
     def complete(self, job: Hashable, *, now: float = 0.0) -> list[Placement]:
         """A running job has ended."""
         i = self._running(job)
         self._forget(job)
-        self._state.now = now
-        drive.complete(self._state, i, self._hooks.complete)
-        return self._placements()
+        self._now[0] = now
+        return self._placed(calls.complete(self._at, self._complete, i))
 
     def cancel(self, job: Hashable, *, now: float = 0.0) -> list[Placement]:
         """A waiting job is withdrawn; a running one cannot be, since nothing here is interrupted."""
@@ -176,13 +181,13 @@ class Scheduler:
                 f"job {job!r} runs", remedy="only waiting jobs can be cancelled; complete it when it ends"
             )
         self._forget(job)
-        self._state.now = now
+        self._now[0] = now
         drive.cancel(self._state, i, self._hooks.cancel)
         return self._placements()
 
     def tick(self, *, now: float = 0.0) -> list[Placement]:
         """The policy's own clock has rung; call it after exponential times of rate `tick_rate` where that is above 0."""
-        self._state.now = now
+        self._now[0] = now
         drive.tick(self._state, self._hooks.tick)
         return self._placements()
 
@@ -206,8 +211,7 @@ class Scheduler:
         else:
             number = self._new_number()
             self._servers[server], self._server_of[number] = number, server
-        drive.join(self._state, number, c, self._hooks.join)
-        return self._placements()
+        return self._placed(calls.join(self._at, self._join, number, c))
 
     def drain_server(self, server: Hashable) -> list[Placement]:
         """The server takes no more jobs; those on it run to their end."""
@@ -286,13 +290,19 @@ class Scheduler:
         state = self._state
         failed, state.failed = state.failed, FINE
         raise_fault(self.policy, self._hooks, failed)
-        rows = self._store.arrays["placed"][: state.n_placed]
-        return [Placement(self._job_of[i], self._server_of[server]) for i, server in rows.tolist()]
+        return self._placed(int(state.n_placed))
 
-    def _actual(self, job: Hashable, j: int, demand: Mapping[str, Any] | None) -> Any:
+    def _placed(self, n: int) -> list[Placement]:
+        """The first n placements of the event."""
+        if n == calls.FAILED:
+            return self._placements()
+        rows = self._store.arrays["placed"][:n].tolist() if n else ()
+        return [Placement(self._job_of[i], self._server_of[server]) for i, server in rows]
+
+    def _actual(self, job: Hashable, j: int, demand: Mapping[str, Any]) -> Any:
         """The integer demand of a job: its type's, or less."""
         size = self.sizes.demand[j].copy()
-        for resource, amount in (demand or {}).items():
+        for resource, amount in demand.items():
             if resource not in self.cluster.resources:
                 raise InputError(
                     f"no resource is called {resource!r}",

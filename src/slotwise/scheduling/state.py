@@ -14,17 +14,25 @@ from numpy.typing import NDArray
 from slotwise._kernel import kernel
 from slotwise.scheduling.memory import float_rows, floats, int_rows, ints, short_rows
 
-# Columns of `jobs`: 32-bit numbers, two rows to a cache line.
-TYPE, SERVER, NEXT, PREVIOUS, QUEUE = 0, 1, 2, 3, 4
-JOB_COLUMNS = 8
+# Columns of `jobs`: all that a completion reads of a job, 8 bytes, so that a million jobs stay near the processor.
+TYPE, SERVER = 0, 1
+JOB_COLUMNS = 2
 NOWHERE, WAITING = -2, -1  # values of SERVER beside a server's number; NOWHERE marks an unused job number
+
+# Columns of `links`: where a job stands in its queue, in its server's list or in the chain of unused job numbers.
+NEXT, PREVIOUS, QUEUE = 0, 1, 2
+LINK_COLUMNS = 4
 
 # Columns of `servers`; behind them stand the jobs and then the slots of each type, so that with few types all that a
 # decision touches is one cache line.
-CLASS, STATUS, MODE, COUNT, GROUP, GROUP_NEXT, GROUP_PREVIOUS, FIRST_JOB = 0, 1, 2, 3, 4, 5, 6, 7
-SERVER_COLUMNS = 8
+CLASS, STATUS, MODE, COUNT = 0, 1, 2, 3
+SERVER_COLUMNS = 4
 ABSENT, PRESENT, DRAINING = 0, 1, 2  # STATUS
 EMPTY, ACTIVE, STALLED = 0, 1, 2  # MODE; EMPTY holds no configuration
+
+# Columns of `chains`: where a server stands in the index of free room, and the first job of its list.
+GROUP, GROUP_NEXT, GROUP_PREVIOUS, FIRST_JOB = 0, 1, 2, 3
+CHAIN_COLUMNS = 4
 
 # Columns of `queues`.
 LENGTH, HEAD, TAIL = 0, 1, 2
@@ -105,10 +113,12 @@ class State:
     hook_solve: int
     # addresses
     at_jobs: int
+    at_links: int
     at_sequence: int
     at_job_demand: int
     at_job_times: int
     at_servers: int
+    at_chains: int
     at_queues: int
     at_queue_length: int
     at_weight: int
@@ -157,8 +167,14 @@ RECORD = numba.from_dtype(DTYPE)
 
 @kernel
 def jobs(s: State) -> NDArray[np.int32]:
-    """(N, 8): TYPE, SERVER, NEXT, PREVIOUS, QUEUE."""
+    """(N, 2): TYPE, SERVER."""
     return short_rows(s.at_jobs, s.max_jobs, JOB_COLUMNS)
+
+
+@kernel
+def links(s: State) -> NDArray[np.int32]:
+    """(N, 4): NEXT, PREVIOUS, QUEUE."""
+    return short_rows(s.at_links, s.max_jobs, LINK_COLUMNS)
 
 
 @kernel
@@ -181,8 +197,14 @@ def job_times(s: State) -> NDArray[np.float64]:
 
 @kernel
 def servers(s: State) -> NDArray[np.int32]:
-    """(S, 8 + 2 J and more): CLASS, STATUS, MODE, COUNT and the links of the indexes; then `running`, `configuration`."""
+    """(S, 4 + 2 J and more): CLASS, STATUS, MODE, COUNT; then `running`, `configuration`."""
     return short_rows(s.at_servers, s.max_servers, s.n_server_columns)
+
+
+@kernel
+def chains(s: State) -> NDArray[np.int32]:
+    """(S, 4): GROUP, GROUP_NEXT, GROUP_PREVIOUS, FIRST_JOB; only where `keeps_fit` or `keeps_lists`."""
+    return short_rows(s.at_chains, s.max_servers, CHAIN_COLUMNS)
 
 
 @kernel

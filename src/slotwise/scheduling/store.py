@@ -18,14 +18,15 @@ from slotwise.scheduling.moves import reindex
 from slotwise.scheduling.policy import Policy
 from slotwise.scheduling.queues import LONGEST, refresh_shortest
 from slotwise.scheduling.state import (
+    CHAIN_COLUMNS,
     CLASS_COLUMNS,
     DTYPE,
     FLOATS_START,
     FREE_TOKEN,
-    GROUP,
     HEAD,
     INTS_START,
     JOB_COLUMNS,
+    LINK_COLUMNS,
     NEXT,
     NEXT_TOKEN,
     NOWHERE,
@@ -42,10 +43,6 @@ from slotwise.scheduling.state import (
 from slotwise.scheduling.weights import run_solver
 
 Arrays = dict[str, NDArray[Any]]
-
-
-LINE = 16
-"""32-bit numbers in a cache line"""
 
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
@@ -156,8 +153,9 @@ class Store:
         rows[:, SERVER] = NOWHERE
         if old:
             rows[:old] = self.arrays["jobs"]
-        rows[old:, NEXT] = np.arange(old + 1, max_jobs + 1)
-        rows[-1, NEXT] = s.free_job
+        links = self._grow("links", (max_jobs, LINK_COLUMNS), np.int32)
+        links[old:, NEXT] = np.arange(old + 1, max_jobs + 1)
+        links[-1, NEXT] = s.free_job
         s.free_job = old
         s.n_free_jobs += max_jobs - old
         s.max_jobs = max_jobs
@@ -176,9 +174,10 @@ class Store:
         J, R, C, S = s.n_types, s.n_resources, s.n_classes, max_servers
         members = [[n for n in range(old) if bitmap.contains(s, row, n)] for row in range(J + C if old else 0)]
         grow = self._grow
-        s.n_server_columns = -(-(SERVER_COLUMNS + 2 * J) // LINE) * LINE
-        rows = grow("servers", (S, s.n_server_columns), np.int32)
-        rows[old:, GROUP:SERVER_COLUMNS] = -1
+        s.n_server_columns = SERVER_COLUMNS + 2 * J
+        grow("servers", (S, s.n_server_columns), np.int32)
+        chains = grow("chains", (S if s.keeps_fit or s.keeps_lists else 1, CHAIN_COLUMNS), np.int32)
+        chains[old:] = -1
         grow("stall_reason", (S, 3), np.float64)
         grow("policy_servers", (S, 4), np.int64)
         grow("free", (S if s.keeps_free else 1, R), np.int64)
@@ -220,8 +219,8 @@ class Store:
             if s.own_queues:  # the last J rows, of jobs that no server could take, stay last
                 rows[old * J : (old + 1) * J] = [0, -1, -1, 0]
                 rows[S * J :] = before[old * J :]
-                lost = (self.arrays["jobs"][:, SERVER] == WAITING) & (self.arrays["jobs"][:, QUEUE] >= old * J)
-                self.arrays["jobs"][lost, QUEUE] += (S - old) * J
+                lost = (self.arrays["jobs"][:, SERVER] == WAITING) & (self.arrays["links"][:, QUEUE] >= old * J)
+                self.arrays["links"][lost, QUEUE] += (S - old) * J
         self.put("queues", rows)
 
     def _make_fit_index(self) -> None:

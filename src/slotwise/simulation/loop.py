@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
 from slotwise.scheduling import chance, drive
+from slotwise.scheduling.memory import prefetch
 from slotwise.scheduling.queues import oldest_head
 from slotwise.scheduling.state import (
     ABSENT,
@@ -64,6 +65,8 @@ from slotwise.simulation.meter import (
 
 DONE, MORE_JOBS, MORE_ROOM, FAULT = 0, 1, 2, 3
 JOIN, DRAIN, FAIL = 0, 1, 2
+NEAR = 20_000
+"""with more jobs the state is larger than a processor's own cache, and it pays to look ahead"""
 
 
 @kernel
@@ -85,7 +88,7 @@ def run(
     event_class: NDArray[np.int64],
 ) -> int:
     """Go on until something is wanted from Python; returns what."""
-    tree = ends(m)
+    tree, far = ends(m), s.max_jobs > NEAR
     while True:
         if m.at_job == m.n_jobs:
             return MORE_JOBS
@@ -118,6 +121,8 @@ def run(
             i = int(tree[1, 1])
             server = jobs(s)[i, SERVER]
             remove(tree, m.leaves, i)
+            if far:
+                expect(s, m, int(tree[1, 1]))
             drive.complete(s, i, complete)
             m.completions += 1
             note_ends(s, m, now)
@@ -134,6 +139,8 @@ def run(
                 job_times(s)[i, 0] = service[m.at_job]
             m.at_job += 1
             m.arrivals += 1
+            if far:
+                drive.expect_server(s, int(tree[1, 1]))
             drive.submit(s, j, arrive)
             note_ends(s, m, now)
         elif what == 2:
@@ -163,6 +170,18 @@ def run(
             m.next_tick = math.inf  # the policy has stopped its clock
         if s.failed:
             return FAULT
+
+
+@kernel
+def expect(s: State, m: Meter, i: int) -> None:
+    """Job i will probably be the next to end: bring near what is kept of it, so that nobody waits for memory then."""
+    drive.expect(s, i)
+    prefetch(m.at_arrival + 8 * i)
+    prefetch(m.at_duration + 8 * i)
+    node = m.leaves + i
+    for _ in range(3):
+        prefetch(m.at_ends + 16 * node)
+        node >>= 1
 
 
 @kernel

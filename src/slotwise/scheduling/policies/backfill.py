@@ -25,12 +25,14 @@ from slotwise.scheduling.state import (
     TYPE,
     State,
     capacity,
+    chains,
     demand,
     free,
     head,
     job_demand,
     job_times,
     jobs,
+    links,
     need,
     policy_floats,
     policy_ints,
@@ -131,19 +133,19 @@ def expected_end(s: State, i: int) -> float:
 def free_at(s: State, server: int, when: float, r: int) -> int:
     """Free room of resource r on the server once every job that ends by then has gone."""
     rows, total = jobs(s), free(s)[server, r]
-    i = servers(s)[server, FIRST_JOB]
+    i = chains(s)[server, FIRST_JOB]
     while i >= 0:
         if expected_end(s, i) <= when:
             total += job_demand(s)[i, r] if s.actual else demand(s)[rows[i, TYPE], r]
-        i = rows[i, NEXT]
+        i = links(s)[i, NEXT]
     return int(total)
 
 
 @kernel
 def earliest(s: State, server: int, limit: float) -> float:
     """The first end of a job on the server, before the limit, at which need(s) fits; infinity where none is."""
-    rows, best = jobs(s), np.inf
-    i = servers(s)[server, FIRST_JOB]
+    best = np.inf
+    i = chains(s)[server, FIRST_JOB]
     while i >= 0:
         when = expected_end(s, i)
         if when < limit and when < best:
@@ -152,7 +154,7 @@ def earliest(s: State, server: int, limit: float) -> float:
                 enough = enough and free_at(s, server, when, r) >= need(s)[r]
             if enough:
                 best = when
-        i = rows[i, NEXT]
+        i = links(s)[i, NEXT]
     return best
 
 
