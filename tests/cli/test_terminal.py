@@ -16,13 +16,16 @@ import numpy as np
 import pytest
 import typer
 
+import slotwise
 from slotwise.cli import main as cli
 from slotwise.cli.main import COMMANDS, build, main
 from slotwise.workloads.generators import PROFILES
 from slotwise.workloads.profiles import generate
 from slotwise.workloads.traces import write_trace
+from slotwise.workloads.traces.tools import scale
 
-WIDTHS = (100, 80, 60, 45)
+WIDTHS = (80, 60)
+JOBS = 5000
 QUICK = ["--set", "run.events=2000", "--set", "run.replications=2"]
 
 MINE = """
@@ -54,8 +57,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.toml").write_text(MINE)
     (tmp_path / "jobs.csv").write_text("submitted,duration,demand.cpu\n0,5,1\n3,7,2\n")
-    trace = generate(PROFILES["google-like"], 500, 1)
-    trace = type(trace)(trace.frame.with_columns(priority=(np.arange(500) % 2).astype(np.int32)), trace.meta)
+    trace = scale(generate(PROFILES["google-like"], JOBS, 1), 15)  # over some hours
+    trace = type(trace)(trace.frame.with_columns(priority=(np.arange(JOBS) % 2).astype(np.int32)), trace.meta)
     for name in ("jobs", "monday", "tuesday", "imitation"):
         write_trace(trace, tmp_path / f"{name}.parquet")
     return tmp_path
@@ -203,38 +206,54 @@ def test_what_the_system_refuses_is_one_line(error: Exception, line: str, capsys
 
 # -- completion -------------------------------------------------------------------------------------------------------
 
-WORDS = [
-    ("sim", ["simulate"]),
-    ("simulate exa", ["example1", "example2"]),
-    ("simulate mi", ["mine.toml"]),
-    ("compare table1 --policy best-fit,gu", ["best-fit,guarded"]),
-    ("trace im", ["import"]),
-    ("plan table1 --conf", ["--confidence"]),
-]
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("sim", ["simulate"]),
+        ("simulate exa", ["example1", "example2"]),
+        ("simulate mi", ["mine.toml"]),
+        ("compare table1 --policy best-fit,gu", ["best-fit,guarded"]),
+        ("trace im", ["import"]),
+        ("plan table1 --conf", ["--confidence"]),
+    ],
+)
+def test_what_is_offered(
+    here: Path, typed: str, offered: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setenv("_SLOTWISE_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", f"slotwise {typed}")
+    monkeypatch.setenv("COMP_CWORD", str(len(typed.split())))
+    _, out, _ = called(capsys)
+    assert out.split() == offered
 
 
-@pytest.mark.parametrize(("typed", "offered"), WORDS)
 @pytest.mark.parametrize("shell", ["bash", "fish"])
-def test_tab_completes(here: Path, shell: str, typed: str, offered: list[str]) -> None:
-    """In the shell itself, with the script that `--show-completion` prints."""
+def test_tab_completes_in_the_shell(here: Path, shell: str) -> None:
+    """With the script that `--show-completion` prints."""
     if shutil.which(shell) is None:
         pytest.skip(f"there is no {shell} here")
     program = here / "slotwise"
     program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m slotwise "$@"\n')
     program.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{here}{os.pathsep}{os.environ['PATH']}", "HOME": str(here)}
-    protocol = {"_SLOTWISE_COMPLETE": f"source_{shell}"}
-    script = subprocess.run(
-        [program], env=environment | protocol, capture_output=True, text=True, check=True
-    ).stdout
-    (here / "completion").write_text(script)
-    if shell == "bash":
-        words = shlex.join(["slotwise", *typed.split(" ")])
-        act = f"COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _slotwise_completion slotwise; "
-        act += "printf '%s\\n' \"${COMPREPLY[@]}\""
-    else:
-        act = f"complete -C {shlex.quote('slotwise ' + typed)}"
+    environment = os.environ | {
+        "PATH": f"{here}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(here),
+        "PYTHONPATH": str(Path(slotwise.__file__).parents[1]),
+    }
+    made = subprocess.run(
+        [program],
+        env=environment | {"_SLOTWISE_COMPLETE": f"source_{shell}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    (here / "completion").write_text(made.stdout)
+    act = {
+        "bash": "COMP_WORDS=(slotwise simulate exa); COMP_CWORD=2; _slotwise_completion slotwise; echo ${COMPREPLY[@]}",
+        "fish": "complete -C 'slotwise simulate exa'",
+    }[shell]
     done = subprocess.run(
         [shell, "-c", f"source completion; {act}"], env=environment, capture_output=True, text=True, check=True
     )
-    assert [line.split("\t")[0] for line in done.stdout.splitlines()] == offered, done.stderr
+    assert done.stdout.split() == ["example1", "example2"], done.stderr

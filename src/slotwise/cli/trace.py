@@ -170,7 +170,7 @@ def window(
 
     \b
     Examples:
-      slotwise trace window jobs.parquet -o hour.parquet --start 3600 --end 7200
+      slotwise trace window jobs.parquet -o part.parquet --start 60 --end 600
       slotwise trace window jobs.parquet -o first.parquet --jobs 1000
     """
     _save(tools.window(read_trace(trace), start=start, end=end, first=first, jobs=jobs), output)

@@ -39,7 +39,7 @@ def _table(*columns: str, title: str = "") -> Table:
 def _facts(summary: Summary) -> Table:
     facts = _table("", "", title=f"{summary.name} ({summary.source})")
     facts.show_header = False
-    facts.columns[1].justify = "left"
+    facts.columns[1].justify, facts.columns[1].no_wrap = "left", False  # notes may be long
     facts.add_row("jobs", f"{summary.jobs:,}")
     facts.add_row("arrivals over", duration_text(summary.span))
     facts.add_row("rate", f"{_number(summary.rate * 3600)} an hour")
