@@ -6,6 +6,7 @@ types in three resources. Weights are random and differ from search to search.
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Any
 
@@ -83,11 +84,12 @@ def run() -> list[dict[str, Any]]:
             if which == "auto":
                 continue
             try:
+                make_solver(which, space)  # compiles
                 begun = time.perf_counter()
                 solver = make_solver(which, space)
                 prepared = time.perf_counter() - begun
             except InputError as refusal:
-                print(f"solver {which} on {name}: {refusal}")
+                print(refusal, file=sys.stderr)
                 continue
             listed = f"{len(solver.table):,} configurations, " if solver.table is not None else ""
             detail = f"{listed}r = {solver.r:.3g}; {prepared * 1e3:,.1f} ms to prepare, once"
