@@ -94,7 +94,7 @@ def test_figures_are_small() -> None:
         assert path.stat().st_size < 100_000, path.name
 
 
-@pytest.mark.parametrize("name", ["compare_policies_on_a_trace", "embed_scheduler"])
+@pytest.mark.parametrize("name", ["compare_policies_on_a_trace", "embed_scheduler", "policy_in_20_lines"])
 def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.chdir(tmp_path)
     spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
