@@ -22,7 +22,7 @@ class TypesInOrder(Policy):
 
 
 def main() -> None:
-    print(slotwise.compare("example1", [TypesInOrder(), "best-fit"], overrides=["run.events=5000"]))
+    print(slotwise.compare("table1", [TypesInOrder, "best-fit"], overrides=["run.events=5000"]))
 
 
 if __name__ == "__main__":
