@@ -18,6 +18,7 @@ from slotwise.scheduling.policies import make_policy
 from slotwise.scheduling.state import (
     CLASS,
     DRAINING,
+    GROUP_NEXT,
     HEAD,
     NEXT,
     PRESENT,
@@ -138,7 +139,8 @@ def check_groups(store: Store) -> None:
         members, server = set(), int(groups[g, fitindex.FIRST])
         while server >= 0:
             members.add(server)
-            server = int(rows[server, 5])
+            assert len(members) <= state.max_servers
+            server = int(store.arrays["chains"][server, GROUP_NEXT])
         assert members == by_vector[vector]
         assert len(members) == groups[g, fitindex.SIZE]
     unused, g = 0, int(groups[state.max_servers, fitindex.NEXT_IN_CELL])

@@ -232,8 +232,7 @@ def simulate(
     waits_now: set[int] = set()
     once: set[int] = set()  # jobs that have started before
     ends: list[tuple[float, int]] = []
-    chunk, at, pending = source.next(1), 0, deque()
-    horizon = 0.0
+    chunk, at = source.next(1), 0
 
     def begin() -> None:
         f.since = f.now
@@ -268,16 +267,12 @@ def simulate(
         if f.since is None and f.events >= int(warmup * events):
             begin()
         next_arrival = float(chunk.time[at]) if len(chunk) else math.inf
-        if next_arrival > horizon and next_arrival < math.inf:
-            fresh = timeline.until(next_arrival)
-            pending.extend(zip(*(column.tolist() for column in fresh), strict=True))
-            horizon = next_arrival
         next_end = ends[0][0] if ends else math.inf
         now = min(next_arrival, next_end)
         if now == math.inf:
             break
-        if pending and pending[0][0] < now:
-            now, what, server, c = pending.popleft()
+        if timeline.next_time < now:
+            now, what, server, c = timeline.pop()
             pass_time(now)
             if what == JOIN and server not in there:
                 there[server] = c

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
-from slotwise.scheduling.memory import int_rows, trailing_zeros
+from slotwise.scheduling.memory import int_rows, natural, trailing_zeros
 from slotwise.scheduling.state import State
 
 
@@ -31,8 +31,8 @@ def bits(s: State) -> NDArray[np.int64]:
 @kernel
 def add(s: State, row: int, server: int) -> None:
     """Put the server into the set."""
-    words = bits(s)[row]
-    i, base = server >> 5, s.n_words_0
+    words = bits(s)[natural(row)]
+    i, base = natural(server) >> 5, s.n_words_0
     was_empty = words[i] == 0
     words[i] |= 1 << (server & 31)
     if was_empty:
@@ -44,8 +44,8 @@ def add(s: State, row: int, server: int) -> None:
 @kernel
 def discard(s: State, row: int, server: int) -> None:
     """Take the server out of the set, if it is there."""
-    words = bits(s)[row]
-    i, base = server >> 5, s.n_words_0
+    words = bits(s)[natural(row)]
+    i, base = natural(server) >> 5, s.n_words_0
     words[i] &= ~(1 << (server & 31))
     if words[i] == 0:
         words[base + (i >> 5)] &= ~(1 << (i & 31))
@@ -63,7 +63,7 @@ def contains(s: State, row: int, server: int) -> bool:
 @kernel
 def first(s: State, row: int) -> int:
     """The lowest server number in the set, -1 where it is empty."""
-    words = bits(s)[row]
+    words = bits(s)[natural(row)]
     top = s.n_words_0 + s.n_words_1
     for i in range(s.n_words_2):
         if words[top + i] != 0:

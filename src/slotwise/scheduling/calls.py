@@ -61,7 +61,7 @@ def submit(at: int, arrive: int, j: int) -> int:
 def complete(at: int, policy_complete: int, i: int) -> int:
     """Job i has ended."""
     s = _state(at)
-    j, server = jobs(s)[i, TYPE], jobs(s)[i, SERVER]
+    j, server = int(jobs(s)[i, TYPE]), int(jobs(s)[i, SERVER])
     if drive.depart(s, i):
         call_at(policy_complete, s, j, server)
     return _outcome(s)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from slotwise._kernel import kernel
-from slotwise.scheduling.memory import prefetch
+from slotwise.scheduling.memory import natural, prefetch
 from slotwise.scheduling.moves import reindex, vacate
 from slotwise.scheduling.queues import admit, join_queue, leave_queue, queue_for, refresh_shortest, release
 from slotwise.scheduling.state import (
@@ -67,7 +67,8 @@ def enter(s: State, j: int) -> int:
 @kernel
 def complete(s: State, i: int, policy_complete: Any) -> None:
     """Job i has ended."""
-    j, server = jobs(s)[i, TYPE], jobs(s)[i, SERVER]
+    i = natural(i)
+    j, server = natural(jobs(s)[i, TYPE]), natural(jobs(s)[i, SERVER])
     if depart(s, i):
         policy_complete(s, j, server)
 
@@ -76,7 +77,7 @@ def complete(s: State, i: int, policy_complete: Any) -> None:
 def depart(s: State, i: int) -> bool:
     """Job i leaves its server and is forgotten; returns whether that server takes others."""
     begin(s)
-    server = jobs(s)[i, SERVER]
+    server = natural(jobs(s)[natural(i), SERVER])
     vacate(s, i)
     release(s, i)
     return bool(servers(s)[server, STATUS] == PRESENT)
@@ -183,7 +184,7 @@ def fail(s: State, server: int, leave: Any, arrive: Any) -> None:
         _shut(s, server)
     # all are back in line before anybody is asked: who is younger, or came later, must not start before them
     for n in range(s.n_moved):
-        join_queue(s, lost[n], queue_for(s, rows[lost[n], TYPE]), True)
+        join_queue(s, lost[n], queue_for(s, int(rows[lost[n], TYPE])), True)
     if was_present:
         leave(s, server, 0)
         _send_away(s, server, arrive)

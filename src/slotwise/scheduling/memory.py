@@ -14,11 +14,13 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import carray, types
+from numba import types
+from numba.core.cgutils import pack_array
 from numba.extending import intrinsic
+from numba.np.arrayobj import make_array, populate_array
 from numpy.typing import NDArray
 
-from slotwise._kernel import JIT, kernel
+from slotwise._kernel import JIT
 
 LATE: dict[int, Callable[[Any, int, int], None]] = {}
 """Without the compiler, what `call_at` calls."""
@@ -33,6 +35,15 @@ if JIT:
             return builder.inttoptr(arguments[0], target.get_value_type(types.voidptr))
 
         return types.voidptr(types.int64), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def natural(context: Any, n: Any) -> Any:
+        """n, which is not negative, and is now known not to be: no index needs to be looked at for counting from the end."""
+
+        def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.and_(arguments[0], target.get_constant(types.int64, 2**63 - 1))
+
+        return types.int64(types.int64), generate
 
     @intrinsic  # type: ignore[untyped-decorator]
     def trailing_zeros(context: Any, word: Any) -> Any:
@@ -69,25 +80,42 @@ if JIT:
 
         return types.void(types.int64, s, types.int64, types.int64), generate
 
-    @kernel
-    def int_rows(address: int, rows: int, columns: int) -> NDArray[np.int64]:
-        return carray(pointer(address), (rows, columns), np.int64)
+    def _viewer(kind: Any, dimensions: int) -> Callable[..., Any]:
+        """A function of an address and a shape that gives the array there. Written out in the compiler's terms, since `carray`
+        is compiled anew for every place that uses it: that was a fifth of the first run's wait."""
+        array = types.Array(kind, dimensions, "C")
+        signature = array(types.int64, *(types.int64,) * dimensions)
 
-    @kernel
-    def ints(address: int, n: int) -> NDArray[np.int64]:
-        return carray(pointer(address), (n,), np.int64)
+        def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            view = make_array(array)(target, builder)
+            size = target.get_constant(types.intp, target.get_abi_sizeof(target.get_data_type(kind)))
+            steps = [size]
+            for length in arguments[:1:-1]:
+                steps.insert(0, builder.mul(steps[0], length))
+            populate_array(
+                view,
+                data=builder.inttoptr(arguments[0], view.data.type),
+                shape=pack_array(builder, list(arguments[1:])),
+                strides=pack_array(builder, steps),
+                itemsize=size,
+                meminfo=None,
+            )
+            return view._getvalue()
 
-    @kernel
-    def short_rows(address: int, rows: int, columns: int) -> NDArray[np.int32]:
-        return carray(pointer(address), (rows, columns), np.int32)
+        if dimensions == 1:
 
-    @kernel
-    def float_rows(address: int, rows: int, columns: int) -> NDArray[np.float64]:
-        return carray(pointer(address), (rows, columns), np.float64)
+            def typed(context: Any, address: Any, n: Any) -> Any:
+                return signature, generate
 
-    @kernel
-    def floats(address: int, n: int) -> NDArray[np.float64]:
-        return carray(pointer(address), (n,), np.float64)
+        else:
+
+            def typed(context: Any, address: Any, rows: Any, columns: Any) -> Any:  # type: ignore[misc]
+                return signature, generate
+
+        return intrinsic(typed)
+
+    ints, floats = _viewer(types.int64, 1), _viewer(types.float64, 1)
+    int_rows, float_rows, short_rows = (_viewer(kind, 2) for kind in (types.int64, types.float64, types.int32))
 
 else:
     # Without the compiler the same views are made with ctypes; remembering them makes that bearable.
@@ -100,6 +128,10 @@ else:
     def pointer(address: int) -> int:
         """The address itself."""
         return address
+
+    def natural(n: int) -> int:
+        """n itself."""
+        return int(n)
 
     def trailing_zeros(word: int) -> int:
         """The position of the lowest set bit of a word that is not zero."""

@@ -7,7 +7,7 @@ no move for it.
 from __future__ import annotations
 
 from slotwise._kernel import kernel
-from slotwise.scheduling.memory import call_at
+from slotwise.scheduling.memory import call_at, natural
 from slotwise.scheduling.queues import leave_queue
 from slotwise.scheduling.state import (
     COUNT,
@@ -52,6 +52,7 @@ def start(s: State, j: int, server: int) -> int:
     if not 0 <= j < s.n_types:
         s.failed = NOBODY_WAITS
         return -1
+    j, server = natural(j), natural(server)
     i = queues(s)[server * s.n_types + j if s.own_queues else j, HEAD]
     if i < 0:
         s.failed = NOBODY_WAITS
@@ -77,6 +78,7 @@ def _has_room(s: State, i: int, j: int, server: int) -> bool:
 
 @kernel
 def _occupy(s: State, i: int, j: int, server: int) -> None:
+    i, j, server = natural(i), natural(j), natural(server)
     leave_queue(s, i)
     jobs(s)[i, SERVER] = server
     running(s)[server, j] += 1
@@ -99,8 +101,9 @@ def _occupy(s: State, i: int, j: int, server: int) -> None:
 @kernel
 def vacate(s: State, i: int) -> None:
     """Job i leaves its server (it is finished, or the server failed); its number stays its own."""
+    i = natural(i)
     row = jobs(s)[i]
-    j, server = row[TYPE], row[SERVER]
+    j, server = natural(row[TYPE]), natural(row[SERVER])
     running(s)[server, j] -= 1
     running_by_type(s)[j] -= 1
     s.n_running -= 1

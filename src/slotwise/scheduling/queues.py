@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
-from slotwise.scheduling.memory import int_rows
+from slotwise.scheduling.memory import int_rows, natural
 from slotwise.scheduling.state import (
     CLASS,
     HEAD,
@@ -44,7 +44,7 @@ LONGEST = 2**60
 @kernel
 def admit(s: State, j: int) -> int:
     """A new job of type j at the end of its queue; the caller has seen to it that a job number is free."""
-    i = s.free_job
+    i, j = natural(s.free_job), natural(j)
     s.free_job = links(s)[i, NEXT]
     s.n_free_jobs -= 1
     jobs(s)[i, TYPE] = j
@@ -57,6 +57,7 @@ def admit(s: State, j: int) -> int:
 @kernel
 def release(s: State, i: int) -> None:
     """The job is gone; its number may be used again."""
+    i = natural(i)
     jobs(s)[i, SERVER] = NOWHERE
     links(s)[i, NEXT] = s.free_job
     s.free_job = i
@@ -80,6 +81,7 @@ def queue_for(s: State, j: int) -> int:
 @kernel
 def join_queue(s: State, i: int, q: int, front: bool) -> None:
     """Put job i at the end (or the front) of queue q."""
+    i, q = natural(i), natural(q)
     rows, queue = links(s), queues(s)[q]
     job = rows[i]
     jobs(s)[i, SERVER] = WAITING
@@ -100,15 +102,15 @@ def join_queue(s: State, i: int, q: int, front: bool) -> None:
         else:
             queue[HEAD] = i
         queue[TAIL] = i
-    _resize(s, jobs(s)[i, TYPE], q, 1)
+    _resize(s, natural(jobs(s)[i, TYPE]), q, 1)
 
 
 @kernel
 def leave_queue(s: State, i: int) -> None:
     """Take job i out of its queue, wherever in it it stands."""
-    rows = links(s)
+    i, rows = natural(i), links(s)
     job = rows[i]
-    queue = queues(s)[job[QUEUE]]
+    queue = queues(s)[natural(job[QUEUE])]
     if job[PREVIOUS] >= 0:
         rows[job[PREVIOUS], NEXT] = job[NEXT]
     else:
@@ -117,11 +119,12 @@ def leave_queue(s: State, i: int) -> None:
         rows[job[NEXT], PREVIOUS] = job[PREVIOUS]
     else:
         queue[TAIL] = job[PREVIOUS]
-    _resize(s, jobs(s)[i, TYPE], job[QUEUE], -1)
+    _resize(s, natural(jobs(s)[i, TYPE]), natural(job[QUEUE]), -1)
 
 
 @kernel
 def _resize(s: State, j: int, q: int, by: int) -> None:
+    j, q = natural(j), natural(q)
     queues(s)[q, LENGTH] += by
     lengths = queue_length(s)
     lengths[j] += by

@@ -127,6 +127,7 @@ class State:
     at_most: int
     at_classes: int
     at_table: int
+    at_real_table: int
     at_free: int
     at_used: int
     at_running_by_type: int
@@ -256,6 +257,12 @@ def classes(s: State) -> NDArray[np.int64]:
 def table(s: State) -> NDArray[np.int64]:
     """(T, J): candidate configurations of all classes, one after the other."""
     return int_rows(s.at_table, s.n_table, s.n_types)
+
+
+@kernel
+def real_table(s: State) -> NDArray[np.float64]:
+    """(T, J): the same, to be multiplied with weights."""
+    return float_rows(s.at_real_table, s.n_table, s.n_types)
 
 
 @kernel

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from slotwise._kernel import kernel
 from slotwise.packing.kernels import TABLE, solve
 from slotwise.scheduling import chance
-from slotwise.scheduling.memory import call_at, floats, ints
+from slotwise.scheduling.memory import call_at, floats, ints, natural
 from slotwise.scheduling.state import (
     CLASS,
     COUNT,
@@ -36,6 +36,7 @@ from slotwise.scheduling.state import (
     need,
     order,
     queues,
+    real_table,
     running,
     servers,
     table,
@@ -64,6 +65,7 @@ def weights_at(s: State, server: int) -> NDArray[np.float64]:
 @kernel
 def weight_of(s: State, server: int) -> float:
     """f(k-tilde, Q) of the server's configuration."""
+    server = natural(server)
     slots, w = configuration(s)[server], weights_at(s, server)
     total = 0.0
     for j in range(s.n_types):
@@ -73,7 +75,7 @@ def weight_of(s: State, server: int) -> float:
 
 @kernel
 def _value(s: State, w: NDArray[np.float64], row: int) -> float:
-    candidates, total = table(s), 0.0
+    candidates, total = real_table(s), 0.0
     for j in range(s.n_types):
         total += w[j] * candidates[row, j]
     return total
@@ -82,13 +84,14 @@ def _value(s: State, w: NDArray[np.float64], row: int) -> float:
 @kernel
 def best_weight(s: State, server: int) -> float:
     """f(k_r, Q): the weight of the (r-)max-weight configuration of the server."""
-    c = servers(s)[server, CLASS]
+    server = natural(server)
+    c = natural(servers(s)[server, CLASS])
     w, about = weights_at(s, server), classes(s)[c]
     if about[SOLVER] != TABLE:
         _whole_server(s, c)
         return _solve(s, server, 1)
     best = -1.0
-    for row in range(about[TABLE_START], about[TABLE_END]):
+    for row in range(natural(about[TABLE_START]), about[TABLE_END]):
         best = max(best, _value(s, w, row))
     return best
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
+from slotwise.scheduling.memory import natural
 
 Ends = NDArray[np.float64]
 """(2 leaves, 2): the earliest end below each node, and the number of its job; node 1 is the root, leaves come last"""
@@ -31,7 +32,7 @@ def room(max_jobs: int) -> Ends:
 @kernel
 def insert(tree: Ends, leaves: int, i: int, end: float) -> None:
     """Job i, which did not run, ends then."""
-    at = leaves + i
+    at = natural(leaves + i)
     tree[at, 0] = end
     while at > 1:
         if tree[at ^ 1, 0] <= end:
@@ -44,7 +45,7 @@ def insert(tree: Ends, leaves: int, i: int, end: float) -> None:
 @kernel
 def remove(tree: Ends, leaves: int, i: int) -> None:
     """Job i runs no longer."""
-    at = leaves + i
+    at = natural(leaves + i)
     tree[at, 0] = np.inf
     end, whose = np.inf, float(i)
     while at > 1:

@@ -1,7 +1,7 @@
 """The event loop: arrivals, completions, server events and the policy's clock, in order of time.
 
-One compiled function for every policy. It consumes jobs and server events in columns and comes back to Python only for more of
-them, for more room, or when it is done.
+One compiled function for every policy. It consumes jobs in columns and comes back to Python only for more of them, for more
+room, for a server that comes or goes (`churn`), or when it is done.
 """
 
 from __future__ import annotations
@@ -14,15 +14,13 @@ from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
 from slotwise.scheduling import chance, drive
-from slotwise.scheduling.memory import prefetch
+from slotwise.scheduling.memory import natural, prefetch
 from slotwise.scheduling.queues import oldest_head
 from slotwise.scheduling.state import (
-    ABSENT,
     CLASS,
     COUNT,
     DRAINING,
     HEAD,
-    PRESENT,
     SERVER,
     STATUS,
     TYPE,
@@ -32,7 +30,6 @@ from slotwise.scheduling.state import (
     job_demand,
     job_times,
     jobs,
-    moved,
     placed,
     queue_length,
     queues,
@@ -63,8 +60,7 @@ from slotwise.simulation.meter import (
     wait_sums,
 )
 
-DONE, MORE_JOBS, MORE_ROOM, FAULT = 0, 1, 2, 3
-JOIN, DRAIN, FAIL = 0, 1, 2
+DONE, MORE_JOBS, MORE_ROOM, SERVER_EVENT, FAULT = 0, 1, 2, 3, 4
 NEAR = 20_000
 """with more jobs the state is larger than a processor's own cache, and it pays to look ahead"""
 
@@ -75,17 +71,12 @@ def run(
     m: Meter,
     arrive: Any,
     complete: Any,
-    join: Any,
-    leave: Any,
     tick: Any,
     time: NDArray[np.float64],
     job_type: NDArray[np.int64],
     service: NDArray[np.float64],
     demands: NDArray[np.int64],
-    event_time: NDArray[np.float64],
-    event_kind: NDArray[np.int64],
-    event_server: NDArray[np.int64],
-    event_class: NDArray[np.int64],
+    next_event: float,
 ) -> int:
     """Go on until something is wanted from Python; returns what."""
     tree, far = ends(m), s.max_jobs > NEAR
@@ -96,13 +87,14 @@ def run(
             return DONE
         if not m.warm and m.events >= m.warm_events and m.arrivals >= m.warm_jobs and m.now >= m.warm_time:
             start_measuring(s, m)
-        now = time[m.at_job]
+        at = natural(m.at_job)
+        now = time[at]
         what = 0
         if tree[1, 0] <= now:
             now = tree[1, 0]
             what = 1
-        if m.at_event < m.n_server_events and event_time[m.at_event] < now:
-            now = event_time[m.at_event]
+        if next_event < now:
+            now = next_event
             what = 2
         if m.next_tick < now:
             now = m.next_tick
@@ -113,13 +105,15 @@ def run(
         if now > m.limit_time:
             advance(s, m, m.limit_time)
             return DONE
+        if what == 2:
+            return SERVER_EVENT
         if what == 0 and s.n_free_jobs == 0:
             return MORE_ROOM
         advance(s, m, now)
         s.now = now
         if what == 1:
-            i = int(tree[1, 1])
-            server = jobs(s)[i, SERVER]
+            i = natural(int(tree[1, 1]))
+            server = natural(jobs(s)[i, SERVER])
             remove(tree, m.leaves, i)
             if far:
                 expect(s, m, int(tree[1, 1]))
@@ -129,47 +123,40 @@ def run(
             if servers(s)[server, STATUS] == DRAINING and servers(s)[server, COUNT] == 0:
                 take_away(s, m, server)
         elif what == 0:
-            i, j = s.free_job, job_type[m.at_job]
+            i, j = natural(s.free_job), natural(job_type[at])
             arrival(m)[i] = now
-            duration(m)[i] = service[m.at_job]
+            duration(m)[i] = service[at]
             if s.actual:
                 for r in range(s.n_resources):
-                    job_demand(s)[i, r] = demands[m.at_job, r]
+                    job_demand(s)[i, r] = demands[at, r]
             if s.keeps_lists:
-                job_times(s)[i, 0] = service[m.at_job]
+                job_times(s)[i, 0] = service[at]
             m.at_job += 1
             m.arrivals += 1
             if far:
                 drive.expect_server(s, int(tree[1, 1]))
             drive.submit(s, j, arrive)
             note_ends(s, m, now)
-        elif what == 2:
-            server_event(
-                s,
-                m,
-                event_kind[m.at_event],
-                event_server[m.at_event],
-                event_class[m.at_event],
-                now,
-                arrive,
-                join,
-                leave,
-            )
-            m.at_event += 1
         else:
             m.ticks += 1
             drive.tick(s, tick)
             note_ends(s, m, now)
-        m.events += 1
-        if s.n_placed > 0:
-            measure_placed(s, m, now)
-        if s.tick_rate > 0.0:
-            # exponential clocks forget, so the next tick may be drawn anew after every event
-            m.next_tick = now - math.log(1.0 - chance.uniform(s)) / s.tick_rate
-        elif what == 3:
-            m.next_tick = math.inf  # the policy has stopped its clock
+        close_event(s, m, now, what == 3)
         if s.failed:
             return FAULT
+
+
+@kernel
+def close_event(s: State, m: Meter, now: float, ticked: bool) -> None:
+    """Count the event, measure what it started, and draw when the policy's clock rings next."""
+    m.events += 1
+    if s.n_placed > 0:
+        measure_placed(s, m, now)
+    if s.tick_rate > 0.0:
+        # exponential clocks forget, so the next tick may be drawn anew after every event
+        m.next_tick = now - math.log(1.0 - chance.uniform(s)) / s.tick_rate
+    elif ticked:
+        m.next_tick = math.inf  # the policy has stopped its clock
 
 
 @kernel
@@ -188,7 +175,7 @@ def expect(s: State, m: Meter, i: int) -> None:
 def note_ends(s: State, m: Meter, now: float) -> None:
     """Note when the jobs that started just now will end."""
     for n in range(s.n_placed):
-        i = placed(s)[n, 0]
+        i = natural(placed(s)[n, 0])
         insert(ends(m), m.leaves, i, now + duration(m)[i])
 
 
@@ -199,8 +186,8 @@ def measure_placed(s: State, m: Meter, now: float) -> None:
     if s.n_waiting > 0 and not s.own_queues:
         oldest = sequence(s)[queues(s)[oldest_head(s, 0), HEAD]]
     for n in range(s.n_placed):
-        i = placed(s)[n, 0]
-        j = jobs(s)[i, TYPE]
+        i = natural(placed(s)[n, 0])
+        j = natural(jobs(s)[i, TYPE])
         if oldest >= 0 and sequence(s)[i] > oldest:
             m.overtakes += 1
         if m.warm:
@@ -215,9 +202,10 @@ def measure_wait(m: Meter, j: int, since: float, service: float, now: float) -> 
             -since, m.measured_from
         )  # since < 0: thrown back at -since by a failing server
         return
+    j = natural(j)
     sums, wait = wait_sums(m)[j], now - since
     sums[WAITS] += 1.0
-    wait_bins(m)[j, bin_of(wait)] += 1
+    wait_bins(m)[j, natural(bin_of(wait))] += 1
     slowdown = 1.0
     if wait > 0.0:
         queue_area(m)[j] += wait
@@ -226,7 +214,7 @@ def measure_wait(m: Meter, j: int, since: float, service: float, now: float) -> 
         sums[LARGEST] = max(sums[LARGEST], wait)
         slowdown += wait / max(service, m.slowdown_floor)
     m.slowdown_sum += slowdown
-    slowdown_bins(m)[bin_of(slowdown)] += 1
+    slowdown_bins(m)[natural(bin_of(slowdown))] += 1
 
 
 @kernel
@@ -289,38 +277,10 @@ def start_measuring(s: State, m: Meter) -> None:
 
 
 @kernel
-def server_event(
-    s: State, m: Meter, kind: int, server: int, c: int, now: float, arrive: Any, join: Any, leave: Any
-) -> None:
-    """A server joins, drains or fails; one that is not there cannot fail, one that is there cannot join."""
-    row = servers(s)[server]
-    drive.begin(s)
-    if kind == JOIN and (row[STATUS] == ABSENT or (row[STATUS] == DRAINING and row[COUNT] == 0)):
-        drive.join(s, server, c, join)
-        _add_capacity(s, m, c, 1)
-    elif kind == DRAIN and row[STATUS] == PRESENT:
-        drive.drain(s, server, leave, arrive)
-        if row[COUNT] == 0:
-            take_away(s, m, server)
-    elif kind == FAIL and row[STATUS] != ABSENT:
-        _add_capacity(s, m, row[CLASS], -1)
-        drive.fail(s, server, leave, arrive)
-        for n in range(s.n_moved):
-            i = moved(s)[n]
-            m.lost += 1
-            m.lost_work += now - (ends(m)[m.leaves + i, 0] - duration(m)[i])
-            remove(ends(m), m.leaves, i)
-            arrival(m)[
-                i
-            ] = -now  # it waits again: that counts as queue, but its wait is the one before its first start
-    note_ends(s, m, now)
-
-
-@kernel
 def take_away(s: State, m: Meter, server: int) -> None:
     """A drained server, empty, leaves; until now its jobs used it, so until now its capacity counts."""
     drive.remove(s, server)
-    _add_capacity(s, m, servers(s)[server, CLASS], -1)
+    add_capacity(s, m, int(servers(s)[server, CLASS]), -1)
 
 
 @kernel
@@ -334,7 +294,7 @@ def settle_capacity(m: Meter) -> None:
 
 
 @kernel
-def _add_capacity(s: State, m: Meter, c: int, sign: int) -> None:
+def add_capacity(s: State, m: Meter, c: int, sign: int) -> None:
     settle_capacity(m)
     m.servers_now += sign
     for r in range(s.n_resources):

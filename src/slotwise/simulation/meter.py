@@ -42,8 +42,6 @@ class Meter:
     # where we are in the columns of jobs and of server events
     at_job: int
     n_jobs: int
-    at_event: int
-    n_server_events: int
     leaves: int
     # counters
     events: int

@@ -18,10 +18,10 @@ from slotwise.scheduling.policies import make_policy
 from slotwise.scheduling.policy import Policy
 from slotwise.scheduling.scheduler import raise_fault
 from slotwise.scheduling.store import Store
-from slotwise.simulation import loop
+from slotwise.simulation import churn, loop
 from slotwise.simulation.measurements import Measurements, read
 from slotwise.simulation.meter import MeterStore
-from slotwise.simulation.serverevents import Columns, ServerEvents
+from slotwise.simulation.serverevents import ServerEvents
 from slotwise.simulation.statistics import mser5
 from slotwise.workloads.jobs import Jobs
 from slotwise.workloads.laws import child
@@ -120,29 +120,29 @@ def _drive(
 ) -> None:
     state: Any = store.state
     meter: Any = meters.meter
-    chunk, events, wanted = _Empty, _NoEvents, FIRST_CHUNK
+    chunk, wanted = _Empty, FIRST_CHUNK
     while True:
         what = loop.run(
             state,
             meter,
             hooks.arrive,
             hooks.complete,
-            hooks.join,
-            hooks.leave,
             hooks.tick,
             chunk.time,
             chunk.job_type,
             chunk.duration,
             _demands(chunk, store),
-            events.time,
-            events.kind,
-            events.server,
-            events.server_class,
+            timeline.next_time,
         )
         if what == loop.DONE:
             return
         if what == loop.FAULT:
             raise_fault(store.policy, hooks, state.failed)
+        elif what == loop.SERVER_EVENT:
+            at, kind, server, c = timeline.pop()
+            churn.happen(state, meter, kind, server, c, at, hooks.arrive, hooks.join, hooks.leave)
+            if state.failed:
+                raise_fault(store.policy, hooks, state.failed)
         elif what == loop.MORE_ROOM:
             store.grow_jobs(2 * state.max_jobs)
             meters.grow(state.max_jobs)
@@ -155,16 +155,6 @@ def _drive(
                 if limits.until is None or meter.at_job == 0:
                     return
                 chunk = _Never  # nothing comes any more, but the run goes on until its time
-            left = events.time[meter.at_event :]
-            fresh = timeline.until(min(float(chunk.time[-1]), limits.until or np.inf))
-            events = Columns(
-                np.concatenate([left, fresh.time]),
-                *(
-                    np.concatenate([old[meter.at_event :], new])
-                    for old, new in zip(events[1:], fresh[1:], strict=True)
-                ),
-            )
-            meter.at_event, meter.n_server_events = 0, len(events.time)
             meter.at_job, meter.n_jobs = 0, len(chunk)
             if progress is not None:
                 progress(limits.done(meter, float(chunk.time[0])))
@@ -172,7 +162,6 @@ def _drive(
 
 _Empty = Chunk(np.zeros(0), np.zeros(0, np.int64), np.zeros(0), None)
 _Never = Chunk(np.full(1, np.inf), np.zeros(1, np.int64), np.zeros(1), None)
-_NoEvents = Columns(np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 def _demands(chunk: Chunk, store: Store) -> NDArray[np.int64]:

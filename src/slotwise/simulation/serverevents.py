@@ -7,22 +7,21 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.random import SeedSequence
-from numpy.typing import NDArray
 
 from slotwise.model import Cluster
-from slotwise.simulation.loop import DRAIN, FAIL, JOIN
+from slotwise.simulation.churn import DRAIN, FAIL, JOIN
 from slotwise.workloads.laws import generator
 
 KINDS = {"join": JOIN, "drain": DRAIN, "fail": FAIL}
 
 
-class Columns(NamedTuple):
-    """Server events in order of time, as the loop takes them."""
+class ServerEvent(NamedTuple):
+    """What happens to a server, and when."""
 
-    time: NDArray[np.float64]
-    kind: NDArray[np.int64]
-    server: NDArray[np.int64]
-    server_class: NDArray[np.int64]
+    time: float
+    kind: int
+    server: int
+    server_class: int
 
 
 class ServerEvents:
@@ -64,19 +63,19 @@ class ServerEvents:
                     continue  # there are no more of this class
                 heapq.heappush(self._queue, (event.at, number, KINDS[event.action], c))
 
-    def until(self, time: float) -> Columns:
-        """All events up to a time that were not handed out yet."""
-        rows = []
-        while self._queue and self._queue[0][0] <= time:
-            at, number, kind, c = heapq.heappop(self._queue)
-            if at > self._gone.get(number, np.inf):
-                continue
-            rows.append((at, kind, number, c))
-            if kind != DRAIN:
-                self._draw(number, c, JOIN if kind == FAIL else FAIL, at)
-        columns = np.array(rows, dtype=np.float64).reshape(-1, 4).T
-        whole = columns[1:].astype(np.int64)
-        return Columns(np.ascontiguousarray(columns[0]), *(np.ascontiguousarray(column) for column in whole))
+    @property
+    def next_time(self) -> float:
+        """When the next event is due; infinite where none is left."""
+        while self._queue and self._queue[0][0] > self._gone.get(self._queue[0][1], np.inf):
+            heapq.heappop(self._queue)
+        return self._queue[0][0] if self._queue else np.inf
+
+    def pop(self) -> ServerEvent:
+        """The event that is due at `next_time`."""
+        at, number, kind, c = heapq.heappop(self._queue)
+        if kind != DRAIN:
+            self._draw(number, c, JOIN if kind == FAIL else FAIL, at)
+        return ServerEvent(at, kind, number, c)
 
     def _draw(self, number: int, c: int, kind: int, since: float) -> None:
         """The next turn of a server that fails or is repaired at random."""

@@ -15,7 +15,7 @@ import math
 
 from slotwise._kernel import kernel
 from slotwise.scheduling import bitmap
-from slotwise.scheduling.memory import floats
+from slotwise.scheduling.memory import floats, natural
 from slotwise.scheduling.moves import start
 from slotwise.scheduling.state import (
     ACTIVE,
@@ -51,6 +51,7 @@ B, P, Z = 0, 1, 2
 
 def arrive(s: State, j: int, i: int) -> None:
     """A type-j job waits: the lowest-numbered active server with an empty type-j slot takes it."""
+    j = natural(j)
     if s.own_queues:
         _arrive_at(s, j, links(s)[i, QUEUE] // s.n_types)
         return
@@ -78,6 +79,7 @@ def _arrive_at(s: State, j: int, server: int) -> None:
 
 def complete(s: State, j: int, server: int) -> None:
     """A type-j job has left the server."""
+    j, server = natural(j), natural(server)
     row, faithful = servers(s)[server], policy_ints(s)[FAITHFUL]
     if row[COUNT] == 0 and not faithful:
         become_empty(s, server)
@@ -125,7 +127,7 @@ def beta(s: State) -> float:
     value = numbers[B]
     if options[ADAPTS]:
         if s.n_waiting < s.n_h:
-            value = floats(s.at_h, s.n_h)[s.n_waiting]
+            value = floats(s.at_h, s.n_h)[natural(s.n_waiting)]
         else:
             value = numbers[B] * (numbers[P] + (1.0 - numbers[P]) * math.tanh(numbers[Z] * s.n_waiting))
     if options[SPREADS] > 0:
@@ -202,6 +204,7 @@ def activate(s: State, server: int) -> None:
 @kernel
 def fill_slot(s: State, j: int, server: int) -> None:
     """Start the head of line of type j in one of the server's slots."""
+    j, server = natural(j), natural(server)
     start(s, j, server)
     if running(s)[server, j] == configuration(s)[server, j]:
         bitmap.discard(s, j, server)
