@@ -5,10 +5,10 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench docs dist lock clean
+.PHONY: help run test lint bench docs dist check-wheel lock clean
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
 
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("slotwise needs Python 3.11 or later; try make PYTHON=python3.12") if sys.version_info < (3, 11) else None'
@@ -31,7 +31,7 @@ lint: $(READY) ## ruff and mypy --strict
 	$(BIN)/mypy
 
 bench: $(READY) ## the benchmarks, side by side in one run
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks --check
 
 docs: $(READY) ## the documentation as a site, in site/
 	$(BIN)/python docs/generate.py
@@ -39,6 +39,11 @@ docs: $(READY) ## the documentation as a site, in site/
 
 dist: $(READY) ## sdist and wheel, in dist/
 	$(BIN)/python -m build --no-isolation --outdir dist
+
+check-wheel: $(READY) ## install the packages into clean environments and use them (PYTHONS="python3.11 python3.13")
+	rm -rf dist
+	$(MAKE) dist
+	$(BIN)/python tools/check_wheel.py $(PYTHONS)
 
 lock: ## write requirements.lock anew from pyproject.toml (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --all-extras --group dev \

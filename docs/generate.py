@@ -184,7 +184,7 @@ def cli_page() -> str:
         "# Command line",
         "",
         "Results go to standard output, messages and progress to standard error. Exit codes: 0 done, 1 failed, 2 bad input.",
-        "Completion for your shell: `slotwise --install-completion`, or `slotwise --show-completion` to see it first.",
+        "`slotwise --install-completion` makes TAB complete commands, options, scenarios and policies ([more](../guides/install.md)).",
         "",
         "Targets of `slotwise plan`: " + ", ".join(f"`{key}` ({words})" for key, words in MEANINGS.items()) + ".",
     ]
@@ -197,7 +197,13 @@ def commands_of(command: Any, path: str) -> Iterator[str]:
     context = click.Context(command, info_name=path)
     if not hasattr(command, "commands"):
         usage = " ".join([path, *command.collect_usage_pieces(context)])
-        yield from ("", f"## `{path}`", "", inspect.cleandoc(command.help or ""), "", f"    {usage}", "")
+        words, _, examples = inspect.cleandoc(command.help or "").partition(
+            "\b\n"
+        )  # click's mark of lines to be left alone
+        yield from ("", f"## `{path}`", "", words.strip(), "", f"    {usage}", "")
+        if examples:
+            _, *lines = examples.splitlines()
+            yield from ("For example:", "", *(f"    {line.strip()}" for line in lines), "")
         yield from table("argument or option", "default", "meaning")
         for parameter in command.params:
             yield parameter_row(parameter)

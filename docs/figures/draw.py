@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import re
 from pathlib import Path
 
 import matplotlib
@@ -28,8 +30,20 @@ def tidy(axes: Axes) -> None:
     axes.set_axisbelow(True)
 
 
+def shrunk(svg: str) -> str:
+    """Paths with coordinates to a tenth of a point, on one line each."""
+
+    def path(data: re.Match[str]) -> str:
+        text = re.sub(r"-?\d+\.\d{2,}", lambda number: f"{float(number[0]):.1f}", data[0])
+        return " ".join(text.split())
+
+    return re.sub(r' d="[^"]*"', lambda data: " " + path(data), svg)
+
+
 def save(figure: Figure, name: str) -> None:
-    figure.savefig(HERE / name, format="svg", metadata={"Date": None, "Creator": None})
+    text = io.StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+    (HERE / name).write_text(shrunk(text.getvalue()))
     print(HERE / name)
 
 

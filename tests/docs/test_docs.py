@@ -70,7 +70,31 @@ def test_reference_is_up_to_date() -> None:
         assert (generate.REFERENCE / name).read_text() == text, f"{name}: run python docs/generate.py"
 
 
-@pytest.mark.parametrize("name", ["compare_policies_on_a_trace", "embed_scheduler"])
+def test_every_page_is_in_the_navigation() -> None:
+    config = (ROOT / "mkdocs.yml").read_text()
+    for page in (ROOT / "docs").rglob("*.md"):
+        assert f" {page.relative_to(ROOT / 'docs').as_posix()}\n" in config + "\n", page
+
+
+def test_every_figure_has_its_command() -> None:
+    """A page that shows a picture says how it is drawn, and that program draws it."""
+    draw = (ROOT / "docs" / "figures" / "draw.py").read_text()
+    shown = set()
+    for page in PAGES:
+        pictures = re.findall(r"!\[[^]]*\]\(([^)]+)\)", page.read_text())
+        for picture in pictures:
+            assert f'"{Path(picture).name}"' in draw, picture
+            assert "python docs/figures/draw.py" in page.read_text(), page
+            shown.add(Path(picture).name)
+    assert shown == {path.name for path in (ROOT / "docs" / "figures").glob("*.svg")}
+
+
+def test_figures_are_small() -> None:
+    for path in (ROOT / "docs" / "figures").glob("*.svg"):
+        assert path.stat().st_size < 100_000, path.name
+
+
+@pytest.mark.parametrize("name", ["compare_policies_on_a_trace", "embed_scheduler", "policy_in_20_lines"])
 def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.chdir(tmp_path)
     spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")

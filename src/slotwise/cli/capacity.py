@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
 
-import typer
 from rich.console import Console
 
+from slotwise.cli.running import JsonOption, ScenarioArgument, SetOption
 from slotwise.model import load_scenario
 from slotwise.theory.capacity import assess
 from slotwise.theory.rendering import render
 
 
 def capacity(
-    scenario: Annotated[
-        str, typer.Argument(metavar="SCENARIO", help="a scenario file, or a name of `slotwise scenarios`")
-    ],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="change a key of the scenario; repeatable", metavar="KEY=VALUE"),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
+    scenario: ScenarioArgument,
+    overrides: SetOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Say whether the load can be carried, what limits it, how much more fits, and which policies are proven to carry it.
 
-    Nothing is simulated. Example: slotwise capacity table1 --set workload.intensity=0.95
+    Nothing is simulated: the intensity comes from a linear program, whose prices name the bottleneck. An intensity of 1 is the most
+    that any policy can carry.
+
+    \b
+    Examples:
+      slotwise capacity mine.toml
+      slotwise capacity table1 --set workload.intensity=0.95
     """
     found = assess(load_scenario(scenario, overrides or []))
     if as_json:

@@ -7,15 +7,25 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from slotwise.cli.running import policy_names
 from slotwise.cli.tables import show
 from slotwise.model import load_scenario, shipped_scenarios
 from slotwise.scheduling.policies import POLICIES, make_policy
 
 
 def policies(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="show the options of this policy")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", autocompletion=policy_names, help="show the options of this policy"),
+    ] = None,
 ) -> None:
-    """List the policies, or the options of one."""
+    """List the policies, or the options of one.
+
+    \b
+    Examples:
+      slotwise policies
+      slotwise policies guarded
+    """
     if name is None:
         table = Table("policy", "what it does", box=None)
         for each in POLICIES.values():
@@ -30,7 +40,10 @@ def policies(
 
 
 def scenarios() -> None:
-    """List the scenarios that ship with the package."""
+    """List the scenarios that ship with the package.
+
+    Every command that takes a scenario takes one of these names, or the path of a TOML file.
+    """
     table = Table("scenario", "servers", "types", "policy", box=None)
     for name in shipped_scenarios():
         scenario = load_scenario(name)

@@ -14,14 +14,13 @@ from slotwise.cli.running import (
     ScenarioArgument,
     SetOption,
     WorkersOption,
+    folder,
+    policy_names,
     progress_of,
 )
 from slotwise.cli.tables import results_table, show
 from slotwise.errors import InputError
 from slotwise.model import load_scenario
-from slotwise.report.comparison import comparison_page
-from slotwise.report.manifest import Manifest
-from slotwise.report.page import write_page
 from slotwise.simulation.result import Comparison
 from slotwise.simulation.simulate import run_policies
 
@@ -29,7 +28,14 @@ from slotwise.simulation.simulate import run_policies
 def compare(
     scenario: ScenarioArgument,
     policy: Annotated[
-        list[str], typer.Option("--policy", "-p", metavar="NAMES", help="two policies or more, separated by commas")
+        list[str],
+        typer.Option(
+            "--policy",
+            "-p",
+            metavar="NAMES",
+            autocompletion=policy_names,
+            help="two policies or more, separated by commas",
+        ),
     ],
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="also write a report page there")] = None,
     overrides: SetOption = None,
@@ -39,18 +45,27 @@ def compare(
 ) -> None:
     """Send the same jobs through several policies and compare queues and waits.
 
-    Example: slotwise compare table1 --policy algorithm1,best-fit,m14 --out report
+    \b
+    Examples:
+      slotwise compare table1 --policy algorithm1,best-fit,m14
+      slotwise compare mine.toml --policy guarded,best-fit --out report
     """
     ready = load_scenario(scenario, overrides or [])
     names = list(dict.fromkeys(name.strip() for group in policy for name in group.split(",") if name.strip()))
     if len(names) < 2:
         raise InputError("needs two policies or more", where="--policy", remedy="such as algorithm1,best-fit")
     pairs = [(name, ready.policy.options if name == ready.policy.name else {}) for name in names]
+    if out is not None:
+        folder(out)
     begun = time.perf_counter()
     with progress_of(len(pairs) * ready.run.replications) as report:
         results = run_policies(ready, pairs, workers, engine, scheduler_address, report)
-    show(results_table(results))
+    show(lambda width: results_table(results, width))
     if out is not None:
+        from slotwise.report.comparison import comparison_page  # Matplotlib is slow to load
+        from slotwise.report.manifest import Manifest
+        from slotwise.report.page import write_page
+
         taken = {"simulation": time.perf_counter() - begun}
         settings = " ".join(f"--set {item}" for item in overrides or [])
         command = f"slotwise compare {Path(scenario).name} --policy {','.join(names)} {settings}".strip()

@@ -5,26 +5,43 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import typer
 
 from slotwise._version import __version__
 from slotwise.errors import InputError, SlotwiseError
 
-COMMANDS: dict[str, tuple[str, str]] = {
-    "simulate": ("slotwise.cli.simulate", "simulate"),
-    "compare": ("slotwise.cli.compare", "compare"),
-    "reproduce": ("slotwise.cli.reproduce", "reproduce"),
-    "capacity": ("slotwise.cli.capacity", "capacity"),
-    "plan": ("slotwise.cli.plan", "plan"),
-    "tradeoff": ("slotwise.cli.tradeoff", "tradeoff"),
-    "trace": ("slotwise.cli.trace", "app"),
-    "policies": ("slotwise.cli.catalogues", "policies"),
-    "scenarios": ("slotwise.cli.catalogues", "scenarios"),
+
+class Command(NamedTuple):
+    """Where a command is, and its line in the list; the module is imported only when the command is called."""
+
+    module: str
+    name: str
+    """of a function or a Typer app in it"""
+    summary: str
+
+
+COMMANDS = {
+    "simulate": Command(
+        "slotwise.cli.simulate", "simulate", "Run policies on a scenario: queues, waits, stable or not."
+    ),
+    "compare": Command(
+        "slotwise.cli.compare", "compare", "Send the same jobs through several policies; a report page."
+    ),
+    "capacity": Command(
+        "slotwise.cli.capacity", "capacity", "Can the load be carried, what limits it, what is proven?"
+    ),
+    "plan": Command("slotwise.cli.plan", "plan", "Find the fewest servers, or the cheapest mix, for a target."),
+    "tradeoff": Command(
+        "slotwise.cli.tradeoff", "tradeoff", "Proven throughput against measured delay, over beta."
+    ),
+    "trace": Command("slotwise.cli.trace", "app", "Import traces, describe them, cut, join and generate them."),
+    "reproduce": Command("slotwise.cli.reproduce", "reproduce", "Reproduce the paper's evaluation; a report page."),
+    "policies": Command("slotwise.cli.catalogues", "policies", "List the policies, or the options of one."),
+    "scenarios": Command("slotwise.cli.catalogues", "scenarios", "List the scenarios that ship with the package."),
 }
-"""command: (module, a function or a Typer app in it)"""
 
 FAILED, BAD_INPUT = 1, 2
 INTERRUPTED = 130
@@ -37,12 +54,14 @@ def _version(show: bool) -> None:
         raise typer.Exit
 
 
-def build(names: list[str]) -> typer.Typer:
-    """The application with some of its commands."""
+def build(names: Sequence[str]) -> typer.Typer:
+    """The application; the commands among `names` can be called, the others are only listed."""
     app = typer.Typer(
         help="Schedule uninterruptible jobs on unlike servers: simulate, compare, plan, with a proof of what can be carried.",
+        epilog="Results go to standard output, messages to standard error. Exit codes: 0 done, 1 failed, 2 bad input.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
+        rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
 
@@ -52,11 +71,13 @@ def build(names: list[str]) -> typer.Typer:
             False, "--version", callback=_version, is_eager=True, help="Show the version."
         ),
     ) -> None:
-        """Schedule uninterruptible jobs on unlike servers: simulate, compare, plan."""
+        """The callback is there for its option; what it says of itself is `help` above."""
 
-    for name in names:
-        module, attribute = COMMANDS[name]
-        target: Any = getattr(importlib.import_module(module), attribute)
+    for name, command in COMMANDS.items():
+        if name not in names:
+            app.command(name, short_help=command.summary)(lambda: None)
+            continue
+        target: Any = getattr(importlib.import_module(command.module), command.name)
         if isinstance(target, typer.Typer):
             app.add_typer(target, name=name)
         else:
@@ -64,10 +85,12 @@ def build(names: list[str]) -> typer.Typer:
     return app
 
 
-def _wanted(arguments: list[str]) -> list[str]:
-    """Only the command that is called, so that its start is not slowed by the others; all for help and completion."""
+def _wanted(arguments: Sequence[str]) -> list[str]:
+    """The command that is called or whose arguments are completed: the others shall not slow it down."""
+    if "_SLOTWISE_COMPLETE" in os.environ:  # bash; then zsh and fish
+        arguments = (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")).split()[1:]
     first = next((argument for argument in arguments if not argument.startswith("-")), "")
-    return [first] if first in COMMANDS and "_SLOTWISE_COMPLETE" not in os.environ else list(COMMANDS)
+    return [first] if first in COMMANDS else []
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -97,11 +120,19 @@ def run(action: Callable[[], Any]) -> int:
         # whoever read our output has gone (slotwise ... | head); do not complain about it at exit either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
+    except OSError as error:
+        print(f"slotwise: {error.filename or 'system'}: {error.strerror or error}", file=sys.stderr)
+        return FAILED
+    except MemoryError:
+        print("slotwise: not enough memory; try fewer servers or jobs, or shorter runs", file=sys.stderr)
+        return FAILED
     except Exception as error:
         shown = getattr(error, "format_message", None)
         if shown is None:
             raise
-        if shown():  # empty where help was shown instead
+        if shown().startswith("Usage:"):  # called without a command
+            print(shown())
+        else:
             print(f"slotwise: {shown()}", file=sys.stderr)
         return int(getattr(error, "exit_code", BAD_INPUT))
 

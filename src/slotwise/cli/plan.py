@@ -6,13 +6,11 @@ import json
 from typing import Annotated
 
 import typer
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from slotwise.cli.running import JsonOption, ScenarioArgument, SetOption, WorkersOption, messages
-from slotwise.cli.tables import number, show
+from slotwise.cli.running import JsonOption, ScenarioArgument, SetOption, WorkersOption, messages, policy_names
+from slotwise.cli.tables import figures, fit, number, show
 from slotwise.planning.plan import Plan, describe
 from slotwise.planning.plan import plan as make_plan
 from slotwise.planning.targets import MEANINGS, parse_targets
@@ -31,7 +29,13 @@ def plan(
     ] = None,
     policy: Annotated[
         str | None,
-        typer.Option("--policy", "-p", metavar="NAME", help="the policy to plan for (default: the scenario's)"),
+        typer.Option(
+            "--policy",
+            "-p",
+            metavar="NAME",
+            autocompletion=policy_names,
+            help="the policy to plan for (default: the scenario's)",
+        ),
     ] = None,
     confidence: Annotated[
         float, typer.Option("--confidence", metavar="SHARE", help="how sure to be that the targets are met")
@@ -42,7 +46,13 @@ def plan(
 ) -> None:
     """Find the fewest servers (with a price for each class: the cheapest mix) that meet the targets.
 
-    Example: slotwise plan table1 --target p95_wait=0.5
+    The search begins where the linear program says that the load can be carried at all, and stops when the
+    targets are met, and missed with fewer servers, at the given confidence.
+
+    \b
+    Examples:
+      slotwise plan table1 --target p95_wait=0.5
+      slotwise plan mine.toml -t p95_wait=0.5 -t utilisation=0.8 -p best-fit
     """
     targets = parse_targets(target or [])
     with messages.status("planning") as status:
@@ -62,45 +72,42 @@ def plan(
     if as_json:
         print(json.dumps(found.as_dict(), indent=2))
     else:
-        show(plan_view(found))
+        show(lambda width: plan_view(found, width))
 
 
-def plan_view(found: Plan) -> RenderableType:
+def plan_view(found: Plan, width: int) -> RenderableType:
     """What was tried, and the sentence."""
     one = len(found.class_names) == 1
-    table = Table(
-        title=f"{found.scenario.name}: servers for {', '.join(f'{MEANINGS[k]} ≤ {v:g}' for k, v in found.targets.items())}",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 0, 0, 1),
-    )
-    table.add_column("servers", justify="right" if one else "left", overflow="fold")
+    targets = ", ".join(f"{MEANINGS[key]} ≤ {limit:g}" for key, limit in found.targets.items())
+    table = figures(f"{found.scenario.name}: servers for {targets}")
+    table.add_column("servers", justify="right" if one else "left", overflow="fold", no_wrap=one)
     if found.priced:
         table.add_column("cost", justify="right", no_wrap=True)
     table.add_column("runs", justify="right", no_wrap=True)
     for key in found.targets:
         table.add_column(MEANINGS[key], justify="right", no_wrap=True)
         table.add_column("±", justify="right", no_wrap=True)
-    table.add_column("verdict")
+    table.add_column("verdict", min_width=8)
     for trial in sorted(found.tried, key=lambda trial: trial.cost):
         if trial.verdict is Verdict.IMPOSSIBLE:
             continue  # nothing was run: counted below
-        figures: list[str] = []
+        cells: list[str] = []
         for key in found.targets:
             interval = (trial.estimates or {})[key]
-            figures += [number(interval.mean) if interval.mean < float("inf") else "∞", number(interval.half_width)]
+            cells += [number(interval.mean) if interval.mean < float("inf") else "∞", number(interval.half_width)]
         chosen = trial is found.best
         words = Text(f"{trial.verdict}" + (f": {trial.why}" if trial.why else ""), COLOUR[trial.verdict])
         table.add_row(
             f"{trial.servers[0]:,}" if one else describe(trial.servers, found.class_names),
             *([number(trial.cost)] if found.priced else []),
             str(trial.replications),
-            *figures,
+            *cells,
             words,
             style="bold" if chosen else "",
         )
     least = describe_limit(found)
-    return Group(Text(least, "dim"), table, Text(found.statement))
+    left_out = fit(table, width, ("runs", "±"))
+    return Group(Text(least, "dim"), table, *(Text(line, "dim") for line in left_out), Text(found.statement))
 
 
 def describe_limit(found: Plan) -> str:

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from slotwise._kernel import is_compiled
-from slotwise.cli.running import WorkersOption, messages, say
+from slotwise.cli.running import WorkersOption, folder, messages, say
 from slotwise.cli.tables import show
 from slotwise.errors import InputError
 from slotwise.experiments.reproduce import EXPERIMENTS, REPORT, Reproduction, chosen
@@ -38,12 +38,16 @@ def reproduce(
         ),
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="where the report goes")] = Path(REPORT),
-    seed: Annotated[int, typer.Option(min=0, help="the same seed gives the same report data")] = 1,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="the same seed gives the same report data")] = 1,
     workers: WorkersOption = None,
 ) -> None:
     """Reproduce the evaluation of the paper and test its claims; ends with the path of a report page.
 
-    Example: slotwise reproduce example1 servers --quick --out report
+    \b
+    Examples:
+      slotwise reproduce
+      slotwise reproduce example1 servers --quick --out report
+      slotwise reproduce google --trace google2011=DIR
     """
     experiments = chosen(names or [])
     with _progress([experiment.name for experiment in experiments]) as progress:
@@ -51,7 +55,7 @@ def reproduce(
             names or [],
             quick=quick,
             traces=_traces(trace or []),
-            out=out,
+            out=folder(out),
             seed=seed,
             workers=workers,
             progress=progress,

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,9 +14,33 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from slotwise._kernel import is_compiled
+from slotwise.errors import InputError
+from slotwise.model import shipped_scenarios
+from slotwise.scheduling.policies import POLICIES
+
+
+def scenario_names(incomplete: str) -> list[str]:
+    """For completion: those that ship, and scenario files from here on."""
+    files = (
+        [*Path().glob(f"{incomplete}*.toml"), *Path().glob(f"{incomplete}*/")] if incomplete.count("*") == 0 else []
+    )
+    names = [*shipped_scenarios(), *(f"{path}/" if path.is_dir() else str(path) for path in sorted(files))]
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def policy_names(incomplete: str) -> list[str]:
+    """For completion: a policy, or one more after a comma."""
+    before = incomplete[: incomplete.rfind(",") + 1]
+    return [before + name for name in POLICIES if (before + name).startswith(incomplete)]
+
 
 ScenarioArgument = Annotated[
-    str, typer.Argument(metavar="SCENARIO", help="a scenario file, or a name of `slotwise scenarios`")
+    str,
+    typer.Argument(
+        metavar="SCENARIO",
+        autocompletion=scenario_names,
+        help="a scenario file, or a name of `slotwise scenarios`",
+    ),
 ]
 SetOption = Annotated[
     list[str] | None,
@@ -25,7 +50,7 @@ SetOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
 WorkersOption = Annotated[
-    int | None, typer.Option("--workers", min=1, help="number of threads (default: one a core)")
+    int | None, typer.Option("--workers", min=1, metavar="N", help="number of threads (default: one a core)")
 ]
 EngineOption = Annotated[
     str, typer.Option("--engine", metavar="ENGINE", help="where runs go: threads, or dask for many machines")
@@ -38,6 +63,19 @@ AddressOption = Annotated[
 ]
 
 messages = Console(stderr=True)
+
+
+def folder(path: Path) -> Path:
+    """Make the folder that results shall go to, before there are any to lose."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise InputError(
+            f"cannot be made a folder ({problem.strerror or problem})", where=f"--out {path}", remedy="give another"
+        ) from problem
+    return path
+
+
 SHOW_AFTER = 1.0
 """seconds before a progress display appears"""
 

@@ -15,6 +15,7 @@ from slotwise.cli.running import (
     ScenarioArgument,
     SetOption,
     WorkersOption,
+    policy_names,
     progress_of,
 )
 from slotwise.cli.tables import results_table, show
@@ -27,7 +28,13 @@ def simulate(
     scenario: ScenarioArgument,
     policy: Annotated[
         list[str] | None,
-        typer.Option("--policy", "-p", metavar="NAME", help="a policy; repeatable (default: the scenario's)"),
+        typer.Option(
+            "--policy",
+            "-p",
+            metavar="NAME",
+            autocompletion=policy_names,
+            help="a policy; repeatable (default: the scenario's)",
+        ),
     ] = None,
     overrides: SetOption = None,
     as_json_: JsonOption = False,
@@ -37,7 +44,15 @@ def simulate(
 ) -> int:
     """Simulate a scenario and report queues, waits, utilisation and whether the queues stay bounded.
 
-    Example: slotwise simulate table1 -p algorithm1 -p best-fit --set run.events=1000000
+    Queues are averages over time after the warm-up; waits are those of the jobs that came after it, in the scenario's unit of time. The
+    verdict is a statistical test for drift: run long enough before you trust it. Interrupted, it shows the replications
+    that were finished.
+
+    \b
+    Examples:
+      slotwise simulate table1
+      slotwise simulate table1 -p algorithm1 -p best-fit --set run.events=100000
+      slotwise simulate mine.toml --json
     """
     ready = load_scenario(scenario, overrides or [])
     names = [name for group in policy or [ready.policy.name] for name in group.split(",")]
@@ -53,7 +68,7 @@ def simulate(
     if as_json_:
         print(json.dumps(as_json(ready, results, __version__), indent=2))
     else:
-        show(results_table(results))
+        show(lambda width: results_table(results, width))
     if code:
         typer.echo("slotwise: interrupted; these are the replications that were finished", err=True)
     return code

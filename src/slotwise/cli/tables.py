@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group, JustifyMethod, RenderableType
+from rich.measure import Measurement
+from rich.table import Column as RichColumn
 from rich.table import Table
 from rich.text import Text
 
 from slotwise.simulation.result import Result
+
+POLICY_WIDTH = FOLDED = 16
+"""the least width of a column whose text may be folded"""
+NARROW = (0, 0, 0, 0)
+_MEASURE = Console(width=1000)
 
 
 def number(value: float | None) -> str:
@@ -21,36 +29,74 @@ def number(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}" if abs(value) >= 0.001 else f"{value:.1e}"
 
 
-def results_table(results: Sequence[Result]) -> RenderableType:
+class Column(NamedTuple):
+    """A column of figures."""
+
+    heading: str
+    cell: Callable[[Result], RenderableType]
+
+
+COLUMNS = (
+    Column("mean\nqueue", lambda result: number(result.mean_queue.mean)),
+    Column("± 95 %\n", lambda result: number(result.mean_queue.half_width)),
+    Column("mean\nwait", lambda result: number(result.wait["mean"])),
+    Column("p95\nwait", lambda result: number(result.wait["p95"])),
+    Column("p99\nwait", lambda result: number(result.wait["p99"])),
+    Column("in use\n", lambda result: f"{max(result.utilisation.values()):.0%}"),
+    Column("stalled\n", lambda result: f"{result.as_dict()['stalled_fraction']:.1%}"),
+    Column("verdict\n", lambda result: Text("stable", "green") if result.stable else Text("grows", "bold red")),
+)
+
+
+def results_table(results: Sequence[Result], width: int) -> RenderableType:
     """One row a policy, and what is to be said below."""
-    first = results[0]
-    runs = len(first.runs)
-    table = Table(
-        title=f"{first.scenario.name}: {runs} run{'s' if runs > 1 else ''} of {first.runs[0].events:,} events",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 0, 0, 1),
+    first, runs = results[0], len(results[0].runs)
+    table = figures(
+        f"{first.scenario.name}: {runs} run{'s' if runs > 1 else ''} of {first.runs[0].events:,} events"
     )
-    table.add_column("policy", overflow="fold", min_width=16)
-    for heading in ("mean\nqueue", "± 95 %\n", "mean\nwait", "p95\nwait", "p99\nwait", "in use\n", "stalled\n"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("verdict\n", no_wrap=True)
+    table.add_column("policy", overflow="fold", min_width=POLICY_WIDTH)
+    for column in COLUMNS:
+        justify: JustifyMethod = "left" if column is COLUMNS[-1] else "right"
+        table.add_column(column.heading, justify=justify, no_wrap=True)
     for result in results:
-        queue = result.mean_queue
-        half = (queue.high - queue.low) / 2 if queue.low is not None and queue.high is not None else None
-        share = max(result.utilisation.values())
-        verdict = Text("stable", style="green") if result.stable else Text("grows", style="bold red")
-        table.add_row(
-            result.policy,
-            number(queue.mean),
-            number(half),
-            number(result.wait["mean"]),
-            number(result.wait["p95"]),
-            number(result.wait["p99"]),
-            f"{share:.0%}",
-            f"{result.as_dict()['stalled_fraction']:.1%}",
-            verdict,
-        )
+        table.add_row(result.policy, *(column.cell(result) for column in COLUMNS))
+    left_out = fit(table, width, ("stalled", "in use", "p99 wait", "mean wait", "± 95 %"))
+    return Group(table, *(Text(note, style="dim") for note in [*_notes(results), *left_out]))
+
+
+def figures(title: str) -> Table:
+    """A table for results, without columns yet."""
+    return Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1))
+
+
+def fit(table: Table, width: int, order: Sequence[str]) -> list[str]:
+    """Make a table no wider than the terminal, so that no figure is cut: columns that may be folded are, then the space between them
+    goes, then whole columns, in this order. Returns the line that says so, if any."""
+    free = [column for column in table.columns if not column.no_wrap]
+    left_out: list[str] = []
+    waiting = list(order)
+    for column in free:
+        column.max_width = column.min_width or FOLDED
+    while Measurement.get(_MEASURE, _MEASURE.options, table).maximum > width:
+        if table.padding != NARROW:
+            table.padding = NARROW
+        elif waiting:
+            heading = waiting.pop(0)
+            gone = [column for column in table.columns if _plain(column) == heading]
+            table.columns = [column for column in table.columns if column not in gone]
+            left_out += [heading] if gone else []
+        else:
+            break
+    for column in free:
+        column.max_width = None
+    return [f"not shown on a terminal of {width} columns: {', '.join(left_out)}"] if left_out else []
+
+
+def _plain(column: RichColumn) -> str:
+    return str(column.header).replace("\n", " ").strip()
+
+
+def _notes(results: Sequence[Result]) -> list[str]:
     notes = []
     kinds = {result.bound.kind: result.bound for result in reversed(results)}
     kinds.pop("none", None)
@@ -68,9 +114,10 @@ def results_table(results: Sequence[Result]) -> RenderableType:
     notes.append(
         f"{sum(r.events_per_second for r in results) / len(results) / 1e6:.1f} million events a second a core"
     )
-    return Group(table, *(Text(note, style="dim") for note in notes))
+    return notes
 
 
-def show(renderable: RenderableType) -> None:
-    """Print it on standard output."""
-    Console().print(renderable)
+def show(renderable: RenderableType | Callable[[int], RenderableType]) -> None:
+    """Print it on standard output; what depends on the width of the terminal is a function of it."""
+    console = Console()
+    console.print(renderable(console.width) if callable(renderable) else renderable)

@@ -49,6 +49,18 @@ def _numbers(items: list[str] | None, flag: str) -> dict[str, float]:
         raise InputError(str(problem), where=flag, remedy="use RESOURCE=NUMBER") from problem
 
 
+def _capacity(items: list[str] | None, trace: Trace) -> dict[str, float]:
+    """What one server holds, of what the trace has."""
+    given = _numbers(items, "--capacity")
+    for name, value in given.items():
+        if name not in trace.resources:
+            has = ", ".join(trace.resources)
+            raise InputError(f"the trace has no resource {name!r}", where="--capacity", remedy=f"it has {has}")
+        if not value > 0:
+            raise InputError(f"is {value:g} for {name}", where="--capacity", remedy="capacities are above 0")
+    return given
+
+
 def _save(trace: Trace, path: Path) -> None:
     write_trace(trace, path)
     _err.print(f"{path}: {len(trace):,} jobs")
@@ -56,10 +68,18 @@ def _save(trace: Trace, path: Path) -> None:
 
 @app.command(
     "import",
-    help="Read a trace in one of many formats and write it as Parquet.\n\nExample: slotwise trace import csv jobs.csv -o jobs.parquet --map arrival=submitted",
+    help=f"""Read a trace in one of many formats and write it as Parquet.
+
+Formats: {", ".join(FORMATS)}.
+
+\b
+Examples:
+  slotwise trace import google2011 DIR -o jobs.parquet
+  slotwise trace import csv jobs.csv -o jobs.parquet --map arrival=submitted
+""",
 )
 def import_(
-    format: Annotated[str, typer.Argument(metavar="FORMAT", help=", ".join(FORMATS))],  # noqa: A002
+    format: Annotated[str, typer.Argument(metavar="FORMAT", help="what the files are: one of those above")],  # noqa: A002
     paths: Annotated[list[Path], typer.Argument(metavar="PATH", help="files, or their directory")],
     output: Output,
     interrupted: Annotated[
@@ -116,9 +136,16 @@ def summary(
         typer.Option(metavar="RESOURCE=SIZE", help="what one server holds, for the load in servers"),
     ] = None,
 ) -> None:
-    """Describe a trace: counts, rates, demands, durations, burstiness and offered load."""
+    """Describe a trace: what its jobs ask for, load, bursts.
+
+    Counts, rates, demands, durations, burstiness and offered load.
+
+    \b
+    Example:
+      slotwise trace summary jobs.parquet --capacity cpu=32 --figure arrivals.svg
+    """
     found = read_trace(trace)
-    facts = summarise(found, _numbers(capacity, "--capacity"))
+    facts = summarise(found, _capacity(capacity, found))
     if figure is not None:
         from slotwise.workloads.traces.figure import arrivals_figure, save_figure  # Matplotlib is slow to load
 
@@ -139,7 +166,13 @@ def window(
     first: Annotated[int, typer.Option(help="jobs to pass over")] = 0,
     jobs: Annotated[int | None, typer.Option(help="jobs to take")] = None,
 ) -> None:
-    """Cut a part out of a trace, by time or by number of jobs."""
+    """Cut a part out of a trace, by time or by number of jobs.
+
+    \b
+    Examples:
+      slotwise trace window jobs.parquet -o part.parquet --start 60 --end 600
+      slotwise trace window jobs.parquet -o first.parquet --jobs 1000
+    """
     _save(tools.window(read_trace(trace), start=start, end=end, first=first, jobs=jobs), output)
 
 
@@ -151,7 +184,12 @@ def thin(
     by_batch: Annotated[bool, typer.Option("--by-batch", help="keep or drop whole batches")] = False,
     seed: Seed = 1,
 ) -> None:
-    """Keep a random share of the jobs of a trace."""
+    """Keep a random share of the jobs of a trace.
+
+    \b
+    Example:
+      slotwise trace thin jobs.parquet 0.1 -o tenth.parquet
+    """
     _save(tools.thin(read_trace(trace), keep, seed=seed, by_batch=by_batch), output)
 
 
@@ -162,7 +200,14 @@ def scale(
     time: Annotated[float, typer.Option(help="arrival times times this: 2 halves the rate")] = 1.0,
     duration: Annotated[float, typer.Option(help="durations times this")] = 1.0,
 ) -> None:
-    """Stretch or shrink the times of a trace, or the durations of its jobs."""
+    """Stretch or shrink the times of a trace.
+
+    Those between arrivals, or the durations of its jobs.
+
+    \b
+    Example:
+      slotwise trace scale jobs.parquet -o busier.parquet --time 0.5
+    """
     _save(tools.scale(read_trace(trace), time, duration=duration), output)
 
 
@@ -172,7 +217,12 @@ def concat(
     output: Output,
     gap: Annotated[float | None, typer.Option(help="seconds between the traces")] = None,
 ) -> None:
-    """Put traces one after the other."""
+    """Put traces one after the other.
+
+    \b
+    Example:
+      slotwise trace concat monday.parquet tuesday.parquet -o both.parquet
+    """
     _save(tools.concat([read_trace(path) for path in traces], gap=gap), output)
 
 
@@ -182,7 +232,12 @@ def split(
     output: Annotated[Path, typer.Option("-o", "--output", metavar="DIRECTORY", help="one trace each goes there")],
     by: Annotated[str, typer.Option(help="tenant or priority")] = "tenant",
 ) -> None:
-    """Write a trace for each tenant, or for each priority."""
+    """Write a trace for each tenant, or for each priority.
+
+    \b
+    Example:
+      slotwise trace split jobs.parquet -o parts --by priority
+    """
     parts = tools.split(read_trace(trace), by)
     output.mkdir(parents=True, exist_ok=True)
     for part in parts.values():
@@ -197,7 +252,14 @@ def bootstrap(
     block: Annotated[float, typer.Option(help="seconds of the real trace kept together")] = tools.BLOCK_SECONDS,
     seed: Seed = 1,
 ) -> None:
-    """Make a longer trace from pieces of a real one, its burstiness kept."""
+    """Make a longer trace from pieces of a real one.
+
+    Its burstiness is kept.
+
+    \b
+    Example:
+      slotwise trace bootstrap jobs.parquet 20000 -o longer.parquet
+    """
     _save(tools.bootstrap(read_trace(trace), jobs, seed=seed, block=block), output)
 
 
@@ -212,11 +274,18 @@ def types(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
 ) -> None:
-    """Sort the jobs of a trace into queue types, and say what rounding up to them wastes."""
+    """Sort the jobs of a trace into queue types.
+
+    Says what rounding up to them wastes.
+
+    \b
+    Example:
+      slotwise trace types jobs.parquet --types 6 --capacity cpu=32
+    """
     given = {"types": count, "levels": levels}
     found = read_trace(trace, columns=[])
     options = {name: value for name, value in given.items() if value is not None}
-    typing = make_types(found, method, capacity=_numbers(capacity, "--capacity"), **options)
+    typing = make_types(found, method, capacity=_capacity(capacity, found), **options)
     if as_json:
         print(json.dumps(typing.dict(found)))
     else:
@@ -230,7 +299,13 @@ def generate_(
     jobs: Annotated[int, typer.Option(help="how many jobs")] = 100_000,
     seed: Seed = 1,
 ) -> None:
-    """Generate a trace with the shape of a real one."""
+    """Generate a trace with the shape of a real one.
+
+    \b
+    Examples:
+      slotwise trace generate google-like -o jobs.parquet --jobs 20000
+      slotwise trace generate jobs.parquet -o imitation.parquet --jobs 20000
+    """
     if name in PROFILES:
         profile = PROFILES[name]
     elif Path(name).suffix == ".parquet":
@@ -249,7 +324,14 @@ def compare(
         Path | None, typer.Option(metavar="FILE", help="both side by side, .svg, .png or .pdf")
     ] = None,
 ) -> None:
-    """Say how close one trace comes to another: type mix, durations, load and burstiness."""
+    """Say how close one trace comes to another.
+
+    By type mix, durations, load and burstiness.
+
+    \b
+    Example:
+      slotwise trace compare jobs.parquet imitation.parquet
+    """
     one, other = read_trace(real), read_trace(made)
     near = closeness(one, other)
     if figure is not None:

@@ -6,13 +6,19 @@ import json
 from typing import Annotated
 
 import typer
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from slotwise.cli.running import JsonOption, ScenarioArgument, SetOption, WorkersOption, progress_of, say
-from slotwise.cli.tables import number, show
+from slotwise.cli.running import (
+    JsonOption,
+    ScenarioArgument,
+    SetOption,
+    WorkersOption,
+    policy_names,
+    progress_of,
+    say,
+)
+from slotwise.cli.tables import figures, fit, number, show
 from slotwise.errors import InputError
 from slotwise.model import load_scenario
 from slotwise.planning.figure import draw
@@ -25,7 +31,11 @@ def tradeoff(
     policy: Annotated[
         str | None,
         typer.Option(
-            "--policy", "-p", metavar="NAME", help="a policy with a beta (default: the scenario's, or algorithm1)"
+            "--policy",
+            "-p",
+            metavar="NAME",
+            autocompletion=policy_names,
+            help="a policy with a beta (default: the scenario's, or algorithm1)",
         ),
     ] = None,
     beta: Annotated[
@@ -51,7 +61,10 @@ def tradeoff(
 ) -> None:
     """Try beta and solver on your own workload: what is proven, what is measured, which to take.
 
-    Example: slotwise tradeoff table1 --figure tradeoff.svg
+    \b
+    Examples:
+      slotwise tradeoff table1 --figure tradeoff.svg
+      slotwise tradeoff mine.toml --beta 0.8,0.95 --solver auto,greedy
     """
     ready = load_scenario(scenario, overrides or [])
     betas = _numbers(beta) if beta else GRID
@@ -64,7 +77,7 @@ def tradeoff(
     if as_json:
         print(json.dumps(found.as_dict(), indent=2))
     else:
-        show(tradeoff_view(found))
+        show(lambda width: tradeoff_view(found, width))
 
 
 def _numbers(text: str) -> tuple[float, ...]:
@@ -76,14 +89,9 @@ def _numbers(text: str) -> tuple[float, ...]:
         ) from None
 
 
-def tradeoff_view(found: Tradeoff) -> RenderableType:
+def tradeoff_view(found: Tradeoff, width: int) -> RenderableType:
     """One row a setting, and the recommendation."""
-    table = Table(
-        title=f"{found.scenario.name}, {found.policy}: the load is at intensity {found.intensity:.4g}",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 0, 0, 1),
-    )
+    table = figures(f"{found.scenario.name}, {found.policy}: the load is at intensity {found.intensity:.4g}")
     best = found.recommended
     table.add_column("solver", no_wrap=True)
     for heading in (best.key, "proven\nbelow", "mean\nqueue", "± 95 %\n", "mean\nwait", "p95\nwait", "stalled\n"):
@@ -105,6 +113,9 @@ def tradeoff_view(found: Tradeoff) -> RenderableType:
             Text(verdict + (" <" if setting is best else ""), "green" if result.stable else "bold red"),
             style="bold" if setting is best else "",
         )
+    left_out = fit(table, width, ("stalled", "mean wait", "± 95 %"))
     unproven = {setting.solver: setting.why for setting in found.settings if setting.share is None}
-    notes = [Text(f"- {solver}: {why}", "dim") for solver, why in unproven.items()]
+    notes = [Text(line, "dim") for line in left_out] + [
+        Text(f"- {solver}: {why}", "dim") for solver, why in unproven.items()
+    ]
     return Group(table, *notes, Text(found.statement))

@@ -109,6 +109,8 @@ def run_policies(
         for replication in range(scenario.run.replications)
         for policy, options in policies
     ]
+    if scheduler_address and engine != "dask":
+        raise InputError("is for Dask only", where="scheduler address", remedy="add the engine dask")
     if engine == "threads":
         done, interrupted = run_on_threads(tasks, workers, on_progress)
     elif engine == "dask":

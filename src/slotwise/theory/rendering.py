@@ -147,7 +147,7 @@ def _witness(capacity: Capacity) -> Table:
 def _guarantees(found: list[Guarantee]) -> Table:
     """Policies about which the same is said share a row."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("policy", max_width=30)
+    table.add_column("policy", max_width=30, overflow="fold")
     table.add_column("verdict", no_wrap=True)
     table.add_column("why")
     rows: dict[tuple[Verdict, str], list[str]] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -12,6 +13,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
+from slotwise.errors import InputError
 from slotwise.workloads.traces.schema import Trace
 from slotwise.workloads.traces.summary import counts_in_windows, dispersion
 
@@ -173,9 +175,17 @@ def comparison_figure(real: Trace, made: Trace) -> Figure:
     return figure
 
 
+METADATA: dict[str, dict[str, Any]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {}}
+"""for each format, the moment of its making left out"""
+
+
 def save_figure(figure: Figure, path: str | Path) -> None:
     """Write a figure without the moment of its making, so that equal traces give equal files."""
     suffix = Path(path).suffix.lower()
-    metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(suffix, {})
+    if suffix not in METADATA:
+        raise InputError(f"{suffix!r} is no picture format", where=str(path), remedy="use .svg, .png or .pdf")
     with matplotlib.rc_context({"svg.hashsalt": "slotwise"}):
-        figure.savefig(path, dpi=160, metadata=metadata)
+        try:
+            figure.savefig(path, dpi=160, metadata=METADATA[suffix])
+        except OSError as problem:
+            raise InputError(f"cannot be written ({problem.strerror or problem})", where=str(path)) from problem

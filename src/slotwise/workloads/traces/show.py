@@ -39,7 +39,7 @@ def _table(*columns: str, title: str = "") -> Table:
 def _facts(summary: Summary) -> Table:
     facts = _table("", "", title=f"{summary.name} ({summary.source})")
     facts.show_header = False
-    facts.columns[1].justify = "left"
+    facts.columns[1].justify, facts.columns[1].no_wrap = "left", False  # notes may be long
     facts.add_row("jobs", f"{summary.jobs:,}")
     facts.add_row("arrivals over", duration_text(summary.span))
     facts.add_row("rate", f"{_number(summary.rate * 3600)} an hour")
@@ -67,15 +67,16 @@ def _facts(summary: Summary) -> Table:
 
 def summary_view(summary: Summary) -> RenderableType:
     """The whole summary."""
-    levels = ["min", "p5", "p25", "p50", "p75", "p95", "p99", "max"]
-    spread = _table("", "mean", "cv", *levels, title="what jobs ask for")
-    d = summary.duration
-    spread.add_row("duration", duration_text(d["mean"]), f"{d['cv']:.3g}", *(duration_text(d[q]) for q in levels))
-    for name, values in summary.demand.items():
-        unit = f" ({summary.units[name]})" if summary.units.get(name) else ""
-        spread.add_row(
-            name + unit, _number(values["mean"]), f"{values['cv']:.3g}", *(_number(values[q]) for q in levels)
-        )
+    units = [f"\n{summary.units.get(name, '')}" for name in summary.demand]
+    spread = _table(
+        "", "duration\n", *map("".join, zip(summary.demand, units, strict=True)), title="what jobs ask for"
+    )
+    for column in spread.columns[1:]:
+        column.no_wrap, column.overflow = False, "fold"  # many resources on a narrow terminal
+    for level in ("mean", "cv", "min", "p5", "p25", "p50", "p75", "p95", "p99", "max"):
+        time = summary.duration[level]
+        demands = (_number(values[level]) for values in summary.demand.values())
+        spread.add_row(level, _number(time) if level == "cv" else duration_text(time), *demands)
     load = _table("resource", "load", "in servers", title="offered load")
     for name, value in summary.load.items():
         servers = summary.load_in_servers.get(name)
@@ -95,7 +96,8 @@ def summary_view(summary: Summary) -> RenderableType:
 
 def types_view(typing: Typing, trace: Trace) -> RenderableType:
     """The types, what they hold, and what they waste."""
-    table = _table("type", "jobs", "share", "an hour", "mean duration", "in service", title=f"{typing.method}")
+    table = _table("type", "jobs", "share", "an hour", "mean\nduration", "in\nservice", title=f"{typing.method}")
+    table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"
     for row in typing.table(trace).iter_rows(named=True):
         table.add_row(
             row["type"],
@@ -105,7 +107,7 @@ def types_view(typing: Typing, trace: Trace) -> RenderableType:
             duration_text(row["mean_duration"]),
             _number(row["load"]),
         )
-    waste = _table("resource", "asked", "reserved", "waste", title="load in servers, and what rounding adds to it")
+    waste = _table("resource", "asked", "reserved", "waste", title="load in servers, and what rounding adds")
     for name, asked in typing.asked.items():
         waste.add_row(name, _number(asked), _number(typing.reserved[name]), f"{typing.waste[name]:.1%}")
     for name in ("total", "bottleneck"):
