@@ -55,6 +55,11 @@ def traps() -> Iterator[Entry]:
         (7, 3, 2, 5, 0.95),
         (6, 4, 1, 10, 0.95),
         (100, 51, 24, 20, 0.9),
+        # a job that needs a whole server: room must be made for it
+        (10, 10, 1, 1, 0.85),
+        (10, 10, 1, 5, 0.9),
+        (40, 40, 1, 1, 0.85),
+        (12, 11, 2, 3, 0.9),
     ):
         name = f"trap-{capacity}-{first}-{second}-x{servers}-{intensity}"
         yield Entry(name, two_types(name, capacity, first, second, servers, intensity))

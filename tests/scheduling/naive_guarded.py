@@ -34,6 +34,10 @@ class Server:
     state: str = "packs"
     slots: Configuration = ()
     jobs: list[Hashable] = field(default_factory=list)
+    short: float = 0.0  # how much of its best weight it lacks, since which event, and what its turn has lost by that
+    since: int = 0
+    lost: float = 0.0
+    tries: int = 0
 
 
 class NaiveGuarded:
@@ -61,7 +65,10 @@ class NaiveGuarded:
         self.type_of: dict[Hashable, int] = {}
         self.age: dict[Hashable, int] = {}
         self.as_types = True
-        self.turns = 0
+        self.persistence = options.persistence
+        self.clock = self.next_look = 0
+        self.turns = self.given_up = 0
+        self.core_turns: Callable[[int], bool] = lambda number: True
         self.told: list[tuple[Hashable, int]] = []
         self.values: dict[Any, float] = {}
 
@@ -90,7 +97,7 @@ class NaiveGuarded:
             for server in self.present().values()
         ]
         able = sum(room for room, kind in rooms if self.alone(kind, j))
-        return cost * sum(room for room, _ in rooms) / able if able else cost
+        return cost * (sum(room for room, _ in rooms) / able) if able else cost
 
     def weights(self) -> list[float]:
         return [self.gain(j) * len(self.lines[j]) + self.c * self.price(j) for j in self.types]
@@ -209,14 +216,18 @@ class NaiveGuarded:
         share = self.beta(sum(map(len, self.lines)), turning, len(self.present()))
         counts, held = self.best_filling(number)
         if share > 0:
-            w = self.weights()
-            weighed = [sum(w[j] * k[j] for j in self.types) for k in self.candidates[self.servers[number].kind]]
+            weighed = self.weighed(number)
             if held < share * max(weighed):
                 self.turn(number, weighed)
                 return
         self.start_filling(number, counts)
 
     # -- turning ----------------------------------------------------------------------------------------------------
+
+    def weighed(self, number: int) -> list[float]:
+        """The weights of all candidates."""
+        w = self.weights()
+        return [sum(w[j] * k[j] for j in self.types) for k in self.candidates[self.servers[number].kind]]
 
     def turn(self, number: int, weighed: list[float]) -> None:
         server = self.servers[number]
@@ -227,7 +238,7 @@ class NaiveGuarded:
             within = [k for k in tied if self.within(number, k)] if server.jobs else []
             among = within or tied
             server.slots = among[self.random.below(len(among))]
-        server.state = "turns"
+        server.state, server.short, server.lost = "turns", 0.0, 0.0
         self.turns += 1
         self.go_on_turning(number)
 
@@ -244,19 +255,51 @@ class NaiveGuarded:
             ):
                 self.start(j, [number])
         if any(self.lines) and not self.within(number, server.slots):
+            w, best = self.weights(), max(self.weighed(number))
+            held = sum(w[j] * n for j, n in enumerate(self.holds(number)))
+            self.lose(server)
+            server.short = 1.0 - held / best if best > 0 else 0.0
             self.settle()
             return
-        server.state, server.slots = "packs", ()
+        server.tries = 0
+        self.end_turn(number)
+
+    def end_turn(self, number: int) -> None:
+        self.servers[number].state, self.servers[number].slots = "packs", ()
         if any(self.lines):
             self.start_filling(number, self.best_filling(number)[0])
+
+    def lose(self, server: Server) -> None:
+        server.lost += server.short * (self.clock - server.since)
+        server.since = self.clock
+
+    def look_at_turns(self) -> None:
+        """Every now and then: give up the turns that have lost too much."""
+        running = sum(len(server.jobs) for server in self.servers.values())
+        if self.clock < self.next_look or not any(server.state == "turns" for server in self.servers.values()):
+            return
+        self.next_look = self.clock + 1 + running // 4
+        for number, server in sorted(self.servers.items()):
+            if server.state != "turns":
+                continue
+            self.lose(server)
+            running = sum(len(other.jobs) for other in self.servers.values())
+            enough = self.persistence * 2**server.tries * running
+            near = abs(server.lost - enough) < NEAR
+            if (server.lost >= enough and not near) or (near and not self.core_turns(number)):
+                server.tries += 1
+                self.given_up += 1
+                self.end_turn(number)
 
     # -- events -----------------------------------------------------------------------------------------------------
 
     def arrive(self, job: Hashable) -> None:
         j = self.type_of[job]
+        self.clock += 1
         if self.size[job] != self.demand[j]:
             self.as_types = False
-        if self.lines[j][0] == job:
+        self.look_at_turns()
+        if self.lines[j][:1] == [job]:
             self.place_heads(j)
 
     def submit(self, job: Hashable, j: int, size: Sizes) -> None:
@@ -268,10 +311,14 @@ class NaiveGuarded:
         number = next(n for n, server in self.servers.items() if job in server.jobs)
         server = self.servers[number]
         server.jobs.remove(job)
+        if server.state == "drains":
+            return
+        self.clock += 1
         if server.state == "turns":
             self.go_on_turning(number)
-        elif server.state == "packs" and any(self.lines):
+        elif any(self.lines):
             self.refill(number)
+        self.look_at_turns()
 
     def cancel(self, job: Hashable) -> None:
         self.lines[self.type_of[job]].remove(job)

@@ -16,6 +16,7 @@ from slotwise._kernel import JIT
 from slotwise.model import Cluster, JobType, ServerClass
 from slotwise.scheduling.policies import make_policy, usable
 from slotwise.scheduling.scheduler import Scheduler
+from slotwise.scheduling.state import MODE, STALLED
 
 pytestmark = pytest.mark.core
 
@@ -30,16 +31,19 @@ RUNS, LENGTH = (40, 60) if JIT else (4, 50)
         {"beta": 0.95},
         {"beta": 0.9, "stall_cap": 0.5, "size_exponent": 1.0},
         {"p": 0.9, "b": 0.98, "stall_cap": 1.0, "tightness": 2.0},
+        {"beta": 0.97, "stall_cap": 1.0, "persistence": 0.2},
     ],
     ids=str,
 )
 def test_the_core_places_as_the_naive_one_does(options: dict[str, Any], actual: float) -> None:
     policy = make_policy("guarded", **({"solver": "enumerate"} | options))
-    turns = sum(same(policy, seed, actual) for seed in range(RUNS))
-    assert turns > RUNS / 20 or not options, "the runs prove nothing about turns"
+    runs = [same(policy, seed, actual) for seed in range(RUNS)]
+    assert sum(run.turns for run in runs) > RUNS / 20 or not options, "the runs prove nothing about turns"
+    if "persistence" in options:
+        assert sum(run.given_up for run in runs) > RUNS / 20, "the runs prove nothing about giving up"
 
 
-def same(policy: Any, seed: int, actual: float) -> int:
+def same(policy: Any, seed: int, actual: float) -> NaiveGuarded:
     rng = random.Random(f"guarded {seed}")
     instance = random_instance(rng)
     scheduler = Scheduler(instance.cluster, instance.types, policy, seed=seed)
@@ -60,6 +64,8 @@ def same(policy: Any, seed: int, actual: float) -> int:
         event = events.next(scheduler, waiting)
         placements, requeued = perform(scheduler, event)
         numbers |= scheduler._servers
+        modes = scheduler._store.arrays["servers"]
+        naive.core_turns = lambda number, modes=modes: bool(modes[number, MODE] == STALLED)
         naive.told = [(job, numbers[server]) for job, server in placements]
         kind, name, *rest = event
         if kind == "submit":
@@ -76,10 +82,12 @@ def same(policy: Any, seed: int, actual: float) -> int:
             getattr(naive, kind)(numbers[name])
         assert naive.told == [], f"seed {seed}: {event} starts less"
         assert naive.turns == scheduler._state.stalls, f"seed {seed}: {event}"
+        turning = {n for n, server in naive.servers.items() if server.state == "turns"}
+        assert turning == set(np.flatnonzero(modes[:, MODE] == STALLED)), f"seed {seed}: {event}"
         started = {job for job, _server in placements}
         waiting = [*waiting, *requeued, *([name] if kind == "submit" else [])]
         waiting = [job for job in waiting if job not in started and event[:2] != ("cancel", job)]
-    return naive.turns
+    return naive
 
 
 @pytest.mark.parametrize("scarcity", [1.0, 4.0])

@@ -71,7 +71,7 @@ def explain_server(view: View, name: Hashable, server: int) -> Explanation:
     if row[STATUS] == DRAINING:
         because = Because(Reason.DRAINING, {"holding": holding}) if row[COUNT] else Because(Reason.DRAINED)
     elif row[MODE] == STALLED:
-        weight, share, best = (float(x) for x in store.arrays["stall_reason"][server])
+        weight, share, best = (float(x) for x in store.arrays["stall_reason"][server, :3])
         figures = {"weight": weight, "beta": share, "best": best, "holding": holding}
         if store.state.keeps_free:  # it packs as well, so it does not stand still
             because = Because(Reason.TURNS, figures | {"configuration": _counts(view, store.configuration[server])})

@@ -179,7 +179,7 @@ class Store:
         s.n_server_columns = -(-(SERVER_COLUMNS + 2 * J) // LINE) * LINE
         rows = grow("servers", (S, s.n_server_columns), np.int32)
         rows[old:, GROUP:SERVER_COLUMNS] = -1
-        grow("stall_reason", (S, 3), np.float64)
+        grow("stall_reason", (S, 7), np.float64)
         grow("policy_servers", (S, 4), np.int64)
         grow("free", (S if s.keeps_free else 1, R), np.int64)
         self._grow_queues(old, S)
