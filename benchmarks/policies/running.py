@@ -45,7 +45,7 @@ POLICIES = (
 """every policy for clusters of any shape that neither blocks (fifo) nor knows the future (easy-backfill)"""
 SMALL, SLACK = 5.0, 2.0
 """queues under SMALL are compared with SLACK allowed"""
-LONGER, ROUNDS = 4, 2
+LONGER, ROUNDS = 4, 1
 """runs in doubt are made so many times as long, so often"""
 CONTENDER = 3.0
 """a policy with at most so many times the best queue may be the best"""
