@@ -93,7 +93,9 @@ def main() -> None:
     if {"guarded", "algorithm1"} <= set(policies):
         waits = tables.starvation(rows, "guarded", "algorithm1")
         over = [w for w in waits if w[0] > ALLOWED]
-        print(f"\np99 wait above {ALLOWED:g} times that of the same type under algorithm1: {len(over)} of {len(waits)} types")
+        print(
+            f"\np99 wait above {ALLOWED:g} times that of the same type under algorithm1: {len(over)} of {len(waits)} types"
+        )
         for ratio, scenario, name, a, b in waits[: max(5, len(over))]:
             print(f"  {ratio:8.2f}  {scenario} {name}: {a:.4g} against {b:.4g}")
     if arguments.markdown:

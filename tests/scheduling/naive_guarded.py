@@ -34,7 +34,9 @@ class Server:
     state: str = "packs"
     slots: Configuration = ()
     jobs: list[Hashable] = field(default_factory=list)
-    short: float = 0.0  # how much of its best weight it lacks, since which event, and what its turn has lost by that
+    short: float = (
+        0.0  # how much of its best weight it lacks, since which event, and what its turn has lost by that
+    )
     since: int = 0
     lost: float = 0.0
     tries: int = 0
@@ -57,7 +59,9 @@ class NaiveGuarded:
         self.random = XorShift(seed)
         self.types, self.resources = range(len(demand)), range(len(capacity[0]))
         self.largest = [max(c[r] for c in capacity) for r in self.resources]
-        self.by_size = sorted(self.types, key=lambda j: (-max(self.shares(demand[j])), -sum(self.shares(demand[j]))))
+        self.by_size = sorted(
+            self.types, key=lambda j: (-max(self.shares(demand[j])), -sum(self.shares(demand[j])))
+        )
         self.resource_price = [1.0] * len(self.largest)
         self.servers: dict[int, Server] = {}
         self.lines: list[list[Hashable]] = [[] for _ in demand]
@@ -119,7 +123,9 @@ class NaiveGuarded:
             self.values[room, prices] = max(
                 sum(n * p for n, p in zip(k, prices, strict=True))
                 for k in itertools.product(*(range(n + 1) for n in most))
-                if all(sum(n * w[r] for n, w in zip(k, self.demand, strict=True)) <= room[r] for r in self.resources)
+                if all(
+                    sum(n * w[r] for n, w in zip(k, self.demand, strict=True)) <= room[r] for r in self.resources
+                )
             )
         return self.values[room, prices]
 
@@ -157,7 +163,9 @@ class NaiveGuarded:
                 self.start(j, [min(turning)])
                 continue
             packing = [
-                n for n, server in self.present().items() if server.state == "packs" and self.fits(n, self.size[job])
+                n
+                for n, server in self.present().items()
+                if server.state == "packs" and self.fits(n, self.size[job])
             ]
             if not packing:
                 return

@@ -374,4 +374,6 @@ def test_a_job_that_is_turned_away_is_told_so() -> None:
     scheduler.submit("small", "two")  # two units are free, and one slot for a two is taken already
     because = scheduler.explain("small").because[-1]
     assert because.reason == Reason.TURNED_AWAY
-    assert str(because) == "1 servers have room for it, but they turn to configurations with no free slot of its type"
+    assert (
+        str(because) == "1 servers have room for it, but they turn to configurations with no free slot of its type"
+    )

@@ -50,7 +50,12 @@ def same(policy: Any, seed: int, actual: float) -> NaiveGuarded:
     sizes, classes = scheduler.sizes, instance.cluster.servers
     demand, capacity = list(map(tuple, sizes.demand.tolist())), list(map(tuple, sizes.capacity.tolist()))
     naive = NaiveGuarded(
-        capacity, demand, [maximal_configurations(demand, c) for c in capacity], beta_of(policy.options), policy.options, seed
+        capacity,
+        demand,
+        [maximal_configurations(demand, c) for c in capacity],
+        beta_of(policy.options),
+        policy.options,
+        seed,
     )
     kinds, types = {c.name: n for n, c in enumerate(classes)}, {t.name: j for j, t in enumerate(instance.types)}
     for c in classes:

@@ -112,7 +112,9 @@ class GuardedOptions(GuardOptions, FitOptions):
     )
     scarcity: float = Field(4.0, ge=0, description="the price of a resource is its use to this power")
     persistence: float = Field(
-        4.0, gt=0, description="a turn is given up, the first time, when it has lost so many events for each running job"
+        4.0,
+        gt=0,
+        description="a turn is given up, the first time, when it has lost so many events for each running job",
     )
 
 
