@@ -14,7 +14,6 @@ import pytest
 
 from slotwise.model import Scenario, load_scenario, parse_scenario
 from slotwise.scheduling.policies import usable
-from slotwise.scheduling.reasons import Reason
 from slotwise.scheduling.scheduler import Scheduler
 from slotwise.scheduling.state import MODE, SERVER, STALLED, STATUS, TYPE
 from slotwise.simulation.drift import stable
@@ -335,45 +334,3 @@ def test_a_turn_that_waits_for_a_very_long_job_is_given_up() -> None:
     # each try is twice as patient as the one before it
     assert all(1.5 * a < b < 2.5 * a for a, b in itertools.pairwise(np.diff(ends)))
 
-
-def test_why_a_server_turns_and_whom_it_turns_away() -> None:
-    what = {**TRAP, "cluster": {**TRAP["cluster"], "servers": [{"name": "server", "count": 1, "capacity": [10]}]}}
-    scenario = parse_scenario({"name": "x", **what})
-    scheduler = Scheduler(scenario.cluster, scenario.types, "guarded", beta=0.97)
-    scheduler.submit("f0", "five")
-    scheduler.submit("f1", "five")
-    for n in range(8):
-        scheduler.submit(f"t{n}", "two")
-    scheduler.submit("f2", "five")
-    scheduler.complete("f0")  # beside a five there is room for two twos; five would weigh more
-    because = scheduler.explain_server("server-0").because[0]
-    assert because.reason == Reason.TURNS
-    assert because.figures["configuration"] == {"two": 5}
-    assert because.figures["holding"] == {"five": 1, "two": 2}
-    assert because.figures["weight"] < 0.97 * because.figures["best"]
-    assert "turns to 5 two because weight" in str(because)
-    assert "starts only jobs of that, and holds 1 five, 2 two" in str(because)
-    assert scheduler.explain("f2").reasons[-1] == Reason.NO_ROOM
-
-
-def test_a_job_that_is_turned_away_is_told_so() -> None:
-    """Nines wait in numbers, the server turns to one of them and a two; another two would have room while it does."""
-    what = {**TRAP, "cluster": {**TRAP["cluster"], "servers": [{"name": "server", "count": 1, "capacity": [11]}]}}
-    what["types"] = [
-        {"name": "nine", "demand": [9], "rate": 1.0, "mean_service": 1.0},
-        {"name": "two", "demand": [2], "rate": 1.0, "mean_service": 1.0},
-    ]
-    scenario = parse_scenario({"name": "x", **what})
-    scheduler = Scheduler(scenario.cluster, scenario.types, "guarded", beta=0.97)
-    for n in range(5):
-        scheduler.submit(f"t{n}", "two")
-    for n in range(8):
-        scheduler.submit(f"n{n}", "nine")
-    scheduler.complete("t0")
-    assert scheduler.explain_server("server-0").reasons == (Reason.TURNS,)
-    scheduler.submit("small", "two")  # two units are free, and one slot for a two is taken already
-    because = scheduler.explain("small").because[-1]
-    assert because.reason == Reason.TURNED_AWAY
-    assert (
-        str(because) == "1 servers have room for it, but they turn to configurations with no free slot of its type"
-    )
