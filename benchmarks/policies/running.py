@@ -1,6 +1,11 @@
 """Runs policies on the scenarios of the suite and compares them.
 
-All policies see the same arrivals and service times. A figure is compared only where the policy's queue is stable.
+All policies see the same arrivals and service times, so ratios are far more certain than the figures themselves. A figure is
+compared only where the policy's queue is stable. Where the verdict on drift is in doubt, for the first policy or one that
+may be the best, the scenario is run again, LONGER times as long; what is in doubt then is marked.
+
+A trace is one run of one day: its queue rises and falls with the arrivals, and no drift can be told from that. There is
+no verdict; all policies are compared, by all the waiting that there was, that of jobs still waiting at the end included.
 """
 
 from __future__ import annotations
@@ -14,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.policies.suite import Entry
+from benchmarks.policies.traces import WARMUP
 from slotwise.errors import InputError
-from slotwise.simulation.drift import stable
+from slotwise.simulation.drift import LEAST_RISE, stable
 from slotwise.simulation.measurements import Measurements, add_up, wait_figures
 from slotwise.simulation.replication import Task, replicate
 from slotwise.simulation.workload import jobs_of
@@ -39,6 +45,10 @@ POLICIES = (
 """every policy for clusters of any shape that neither blocks (fifo) nor knows the future (easy-backfill)"""
 SMALL, SLACK = 5.0, 2.0
 """queues under SMALL are compared with SLACK allowed"""
+LONGER, ROUNDS = 4, 1
+"""runs in doubt are made so many times as long, so often"""
+CONTENDER = 3.0
+"""a policy with at most so many times the best queue may be the best"""
 
 
 @dataclass(frozen=True)
@@ -47,8 +57,12 @@ class Figures:
 
     policy: str
     stable: bool
+    """no drift; True on a trace, where there is no verdict"""
+    doubtful: bool
+    """a longer run might say otherwise"""
     mean_queue: float
     mean_wait: float
+    """of all that arrived after the warm-up, by Little's law, those who still wait at the end included"""
     p99_wait: float
     p99_by_type: tuple[float, ...]
     events_per_second: float
@@ -61,6 +75,9 @@ class Row:
     name: str
     bound: float
     types: tuple[str, ...]
+    trace: bool = False
+    events: int = 0
+    """arrivals and completions of each run; 0 for a trace, which is run once as a whole"""
     figures: dict[str, Figures | None] = field(default_factory=dict)
 
     def best(self, figure: str) -> float:
@@ -93,28 +110,53 @@ def run_all(
     events: int,
     runs: int,
     options: dict[str, dict[str, Any]] | None = None,
+    threads: int = 2,
 ) -> Iterable[Row]:
-    """The rows, one after the other; the replications of a row on two threads."""
+    """The rows, one after the other; the replications of a row on some threads."""
     for entry in entries:
-        scenario = entry.prepared(events, runs)
-        jobs = jobs_of(scenario)
-        bound = math.nan
-        if scenario.workload.trace is None:
-            bound = best_lower_bound(scenario, jobs.rates).mean_queue
-        row = Row(entry.name, bound, tuple(t.name for t in jobs.types))
-        tasks = [
-            Task(scenario, jobs, policy, (options or {}).get(policy, {}), n)
-            for policy in policies
-            for n in range(scenario.run.replications)
-        ]
-        with ThreadPoolExecutor(2) as pool:
-            results = list(pool.map(_one, tasks))
-        for policy in policies:
-            mine = [r for task, r in zip(tasks, results, strict=True) if task.policy == policy]
-            row.figures[policy] = (
-                figures_of(policy, jobs, [m for m in mine if m is not None]) if all(mine) else None
-            )
+        row = run_row(entry, policies, events, runs, options or {}, threads)
+        for n in range(ROUNDS):
+            if row.trace or not in_doubt(row):
+                break
+            again = [p for p, f in row.figures.items() if f is not None and (f.stable or f.doubtful)]
+            longer = run_row(entry, again, events * LONGER ** (n + 1), runs, options or {}, threads)
+            longer.figures = {p: longer.figures.get(p, f) for p, f in row.figures.items()}
+            row = longer
         yield row
+
+
+def in_doubt(row: Row) -> bool:
+    """Whether the verdict on the first policy, or on one that may be the best, is not clear."""
+    shown = [f for f in row.figures.values() if f is not None]
+    best = min((f.mean_queue for f in shown), default=math.nan)
+    return any(f.doubtful and (n == 0 or f.mean_queue <= CONTENDER * best + SLACK) for n, f in enumerate(shown))
+
+
+def run_row(
+    entry: Entry,
+    policies: Sequence[str],
+    events: int,
+    runs: int,
+    options: dict[str, dict[str, Any]],
+    threads: int,
+) -> Row:
+    """One scenario under the policies, once."""
+    scenario = entry.prepared(events, runs)
+    jobs, trace = jobs_of(scenario), scenario.workload.trace is not None
+    bound = math.nan if trace else best_lower_bound(scenario, jobs.rates).mean_queue
+    row = Row(entry.name, bound, tuple(t.name for t in jobs.types), trace, 0 if trace else events)
+    tasks = [
+        Task(scenario, jobs, policy, options.get(policy, {}), n)
+        for policy in policies
+        for n in range(scenario.run.replications)
+    ]
+    with ThreadPoolExecutor(threads) as pool:
+        results = list(pool.map(_one, tasks))
+    for policy in policies:
+        mine = [r for task, r in zip(tasks, results, strict=True) if task.policy == policy]
+        found = [m for m in mine if m is not None]
+        row.figures[policy] = figures_of(policy, jobs, found, trace) if len(found) == len(mine) else None
+    return row
 
 
 def _one(task: Task) -> Measurements | None:
@@ -124,17 +166,28 @@ def _one(task: Task) -> Measurements | None:
         return None  # not for this cluster, such as a policy for one resource
 
 
-def figures_of(policy: str, jobs: Jobs, runs: Sequence[Measurements]) -> Figures:
+def figures_of(policy: str, jobs: Jobs, runs: Sequence[Measurements], trace: bool) -> Figures:
     """Over the replications: means of means, quantiles of all waits together."""
     sums, bins = np.array([m.wait_sums for m in runs]), np.array([m.wait_bins for m in runs])
     p99 = wait_figures(add_up(sums.reshape(-1, sums.shape[-1])), bins.sum(axis=(0, 1)))["p99"]
     by_type = [wait_figures(add_up(sums[:, j]), bins[:, j].sum(axis=0))["p99"] for j in range(len(jobs.types))]
+    verdict = stable([m.queue_series for m in runs])
+    # a rise that may be chance, or a divergence that may be slow settling
+    rises = verdict.rise > LEAST_RISE and not verdict.returned
+    doubtful = rises and (verdict.p_value < 0.1 if verdict.stable else verdict.p_value > 1e-3 or verdict.rise < 0.3)
+    mean_queue = float(np.mean([m.mean_queue for m in runs]))
     return Figures(
         policy=policy,
-        stable=stable([m.queue_series for m in runs]).stable,
-        mean_queue=float(np.mean([m.mean_queue for m in runs])),
-        mean_wait=float(np.mean([m.mean_wait for m in runs])),
+        stable=trace or verdict.stable,
+        doubtful=not trace and bool(doubtful) and mean_queue > 1.0,
+        mean_queue=mean_queue,
+        mean_wait=mean_queue / jobs.rate if not trace else mean_queue * runs[0].measured / _arrived(runs[0]),
         p99_wait=p99 or 0.0,
         p99_by_type=tuple(p or 0.0 for p in by_type),
         events_per_second=sum(m.events for m in runs) / sum(m.seconds for m in runs),
     )
+
+
+def _arrived(run: Measurements) -> float:
+    """How many jobs arrived in the measured part of a run."""
+    return max(1.0, (1.0 - WARMUP) * run.arrivals)

@@ -7,21 +7,17 @@ from it. The suite holds every seed of a range, chosen before any policy was run
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
+from benchmarks.policies import traces
 from slotwise.model import Scenario, load_scenario, parse_scenario
-from slotwise.workloads.tracejobs import open_trace
-from slotwise.workloads.traces import import_to_file
 
 RANDOM = range(1000, 1030)
 FOUND = (20009, 20021, 20023, 20026, 20033, 20036, 20043, 20052)
 """seeds of the search: best-fit diverges on 20033 and 20043, first-fit on 20026, m14 or algorithm1 on the others"""
-TRACE_JOBS = 100_000
 HELD_OUT = range(5000, 5030)
 """never looked at while the policies were made"""
 
@@ -59,6 +55,11 @@ def traps() -> Iterator[Entry]:
         (7, 3, 2, 5, 0.95),
         (6, 4, 1, 10, 0.95),
         (100, 51, 24, 20, 0.9),
+        # a job that needs a whole server: room must be made for it
+        (10, 10, 1, 1, 0.85),
+        (10, 10, 1, 5, 0.9),
+        (40, 40, 1, 1, 0.85),
+        (12, 11, 2, 3, 0.9),
     ):
         name = f"trap-{capacity}-{first}-{second}-x{servers}-{intensity}"
         yield Entry(name, two_types(name, capacity, first, second, servers, intensity))
@@ -124,56 +125,65 @@ def random_scenario(seed: int) -> Scenario:
     )
 
 
-def generated_traces() -> Iterator[Entry]:
-    """Both generators, each on servers for which the actual demands are 92 and 97 per cent of the scarcest resource."""
-    for name, capacity in (("google-like", (1, 1)), ("azure-like", (32, 128))):
-        for load in (0.92, 0.97):
-            yield Entry(f"{name}-{load}", trace_scenario(name, capacity, load, TRACE_JOBS))
+def laws() -> Iterator[Entry]:
+    """Heavy-tailed service and bursts, on the best known trap, on Table 1 and on unlike servers with three resources."""
+    pareto, hyper = {"law": "pareto", "shape": 1.6}, {"law": "hyperexponential", "scv": 20.0}
+    # twice the mean rate for 10 mean service times, then half of it for 20
+    bursts = {"law": "mmpp", "rates": [2.0, 0.5], "sojourns": [10.0, 20.0]}
+    trap = two_types("trap", 10, 5, 2, 20, 0.9)
+    # a request brings 10 jobs of 5, or 25 of 2: as much of both as the trap has at .9
+    halves = [{"probability": 0.5, "jobs": {"first": 10}}, {"probability": 0.5, "jobs": {"second": 25}}]
+    batches = {"law": "batch", "rate": 3.6, "batches": halves}
+    table1, unlike = load_scenario("table1"), unlike_servers()
+    yield Entry("unlike", unlike)
+    for name, scenario, changes in (
+        ("trap-pareto", trap, {"service": pareto}),
+        ("trap-hyperexponential", trap, {"service": hyper}),
+        ("trap-bursts", trap, {"arrivals": bursts, "intensity": 0.85}),
+        ("trap-batches", trap, {"arrivals": batches, "intensity": None}),
+        ("table1-hyperexponential", table1, {"service": hyper}),
+        ("unlike-pareto", unlike, {"service": pareto}),
+        ("unlike-bursts", unlike, {"arrivals": bursts, "intensity": 0.85}),
+    ):
+        document = scenario.model_dump(mode="json", exclude_none=True)
+        document["workload"] |= changes
+        if changes.get("intensity", 1) is None:
+            del document["workload"]["intensity"]
+            for job_type in document["types"]:
+                del job_type["rate"]
+        yield Entry(name, parse_scenario({**document, "name": name}))
 
 
-def real_traces() -> Iterator[Entry]:
-    """The Google window, where it is."""
-    google = google_window()
-    if google is not None:
-        for load in (0.92, 0.97):
-            yield Entry(f"google2011-{load}", trace_scenario(str(google), (1, 1), load))
-
-
-def trace_scenario(
-    trace: str, capacity: tuple[int, int], load: float, jobs: int | None = None, count: int | None = None
-) -> Scenario:
-    """A trace on as many servers as give that load, by what its jobs really ask for (or on `count` servers)."""
-    if count is None:
-        opened = open_trace(trace, jobs, 1)
-        asked = opened.demands()[:, [opened.resources.index(name) for name in ("cpu", "memory")]]
-        busy = (asked * opened.duration[:, None]).sum(axis=0) / opened.span / np.array(capacity)
-        count = int(np.ceil(busy.max() / load))
+def unlike_servers() -> Scenario:
+    """Three kinds of servers, three resources, five types that lean on different ones."""
+    servers = (("balanced", 10, (32, 128, 0)), ("memory", 5, (16, 256, 0)), ("gpu", 4, (48, 192, 8)))
+    types = (
+        ("small", (2, 4, 0), 12.0, 1.0),
+        ("memory", (4, 60, 0), 2.0, 2.0),
+        ("cpu", (14, 16, 0), 2.0, 1.0),
+        ("gpu", (6, 24, 1), 2.0, 3.0),
+        ("gpus", (20, 90, 4), 0.5, 2.0),
+    )
     return parse_scenario(
         {
-            "name": trace,
+            "name": "unlike",
             "cluster": {
-                "resources": ["cpu", "memory"],
-                "servers": [{"name": "server", "count": count, "capacity": list(capacity)}],
+                "resources": ["cpu", "memory", "gpu"],
+                "servers": [{"name": name, "count": n, "capacity": list(c)} for name, n, c in servers],
             },
-            "workload": {"trace": trace},
-            "run": {"jobs": jobs} if jobs else {},
+            "types": [
+                {"name": name, "demand": list(w), "rate": rate, "mean_service": mean}
+                for name, w, rate, mean in types
+            ],
+            "workload": {"intensity": 0.92},
         }
     )
 
 
-def google_window() -> Path | None:
-    """The Google window beside the project as one file, imported when first asked for; None where it is not there."""
-    events = Path(__file__).resolve().parents[3] / "shared" / "traces" / "google2011" / "task_events"
-    if not events.is_dir():
-        return None
-    out = Path(tempfile.gettempdir()) / "slotwise-google2011.parquet"
-    if not out.exists():
-        import_to_file("google2011", sorted(events.iterdir()), out)
-    return out
-
-
 def suite(held_out: bool = False) -> list[Entry]:
     """All of it."""
-    found = [*paper(), *traps(), *generated_traces(), *real_traces()] if not held_out else []
+    fixed: list[Entry] = []
+    if not held_out:
+        fixed = [*paper(), *traps(), *laws(), *(Entry(*named) for named in traces.scenarios())]
     seeds = [*HELD_OUT] if held_out else [*RANDOM, *FOUND]
-    return found + [Entry(f"random-{seed}", random_scenario(seed)) for seed in seeds]
+    return fixed + [Entry(f"random-{seed}", random_scenario(seed)) for seed in seeds]

@@ -173,6 +173,58 @@ def test_stalled() -> None:
     assert waits.figures == {"taken": 0, "stalled": 1, "servers": 1}
 
 
+def guarded(capacity: int, sizes: dict[str, int]) -> Scheduler:
+    """One server that turns when what it would hold weighs less than 97 per cent of the best."""
+    one = Cluster(resources=("units",), servers=(ServerClass(name="server", count=1, capacity=(capacity,)),))
+    types = [JobType(name=name, demand=(size,)) for name, size in sizes.items()]
+    return Scheduler(one, types, "guarded", beta=0.97)
+
+
+def test_turns() -> None:
+    s = guarded(10, {"five": 5, "two": 2})
+    s.submit("f0", "five")
+    s.submit("f1", "five")
+    for n in range(8):
+        s.submit(f"t{n}", "two")
+    s.complete("f0")  # beside a five there is room for two twos; five would weigh more
+    because = why(s.explain_server("server-0"))
+    assert because.reason == Reason.TURNS
+    assert because.figures["configuration"] == {"two": 5}
+    assert because.figures["holding"] == {"five": 1, "two": 2}
+    assert because.figures["weight"] < because.figures["beta"] * because.figures["best"]
+    assert str(because).startswith("turns to 5 two because weight ")
+    assert str(because).endswith(", starts only jobs of that, and holds 1 five, 2 two")
+
+
+def test_turned_away() -> None:
+    s = guarded(11, {"nine": 9, "two": 2})
+    for n in range(5):
+        s.submit(f"t{n}", "two")
+    for n in range(8):
+        s.submit(f"n{n}", "nine")
+    s.complete("t0")
+    assert s.explain_server("server-0").reasons == (Reason.TURNS,)
+    s.submit("small", "two")  # three units are free, but the one slot for a two is taken
+    because = why(s.explain("small"))
+    assert (because.reason, because.figures) == (Reason.TURNED_AWAY, {"turning": 1})
+    assert (
+        str(because) == "1 servers have room for it, but they turn to configurations with no free slot of its type"
+    )
+
+
+def test_counts_as_type() -> None:
+    s = guarded(10, {"five": 5})
+    for n in range(1015):
+        s.submit(n, "five", demand={"units": 1})
+    assert len(s.running) == 10
+    s.complete(0)  # 1,005 wait for one server, and nine fives would not fit
+    because = why(s.explain(10))
+    assert (because.reason, because.figures) == (Reason.COUNTS_AS_TYPE, {"demand": {"units": 5.0}})
+    assert str(because) == (
+        "so many wait that jobs count with their type's demand, and no server has 5 units free for it"
+    )
+
+
 def test_own_queue() -> None:
     s = Scheduler(cluster(large=2), [WEB, DATABASE], "m14", queues="own", ties="first")
     for n in range(5):

@@ -117,7 +117,8 @@ def _servers(scheduler: Scheduler) -> tuple[Server, ...]:
         because = scheduler.explain_server(name).because[0]
         jobs = dict(because.figures.get("holding", {}))
         slots = dict(because.figures.get("configuration", {}))
-        state = {Reason.ACTIVE: "active", Reason.STALLED: "stalled"}.get(because.reason, "empty")
+        states = {Reason.ACTIVE: "active", Reason.STALLED: "stalled", Reason.TURNS: "stalled"}
+        state = states.get(because.reason, "empty")
         found.append(Server(state, jobs, slots))
     return tuple(found)
 

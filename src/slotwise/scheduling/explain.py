@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from slotwise.model import Cluster, JobType
 from slotwise.scheduling.policies import backfill
+from slotwise.scheduling.policies.fillings import by_type
 from slotwise.scheduling.policies.slots import beta
 from slotwise.scheduling.reasons import Because, Explanation, Reason
 from slotwise.scheduling.state import (
@@ -70,8 +71,12 @@ def explain_server(view: View, name: Hashable, server: int) -> Explanation:
     if row[STATUS] == DRAINING:
         because = Because(Reason.DRAINING, {"holding": holding}) if row[COUNT] else Because(Reason.DRAINED)
     elif row[MODE] == STALLED:
-        weight, share, best = (float(x) for x in store.arrays["stall_reason"][server])
-        because = Because(Reason.STALLED, {"weight": weight, "beta": share, "best": best, "holding": holding})
+        weight, share, best = (float(x) for x in store.arrays["stall_reason"][server, :3])
+        figures = {"weight": weight, "beta": share, "best": best, "holding": holding}
+        if store.state.keeps_free:  # it packs as well, so it does not stand still
+            because = Because(Reason.TURNS, figures | {"configuration": _counts(view, store.configuration[server])})
+        else:
+            because = Because(Reason.STALLED, figures)
     elif row[MODE] == ACTIVE and store.solvers:
         slots = _counts(view, store.configuration[server])
         figures = {"configuration": slots, "holding": holding, "beta": float(beta(store.state))}
@@ -110,6 +115,13 @@ def _why_not_started(view: View, i: int, j: int, demand: NDArray[np.int64], pres
         if (free < demand).any():
             figures = {"demand": _sizes(view, demand), "free": _sizes(view, free)}
             return Because(Reason.NO_ROOM, figures | {"nearest": view.server_of[nearest]})
+        if store.solvers and store.arrays["jobs"][i, PREVIOUS] < 0:
+            room = present & (store.arrays["free"] >= demand).all(axis=1)
+            turning = room & (store.arrays["servers"][:, MODE] == STALLED)
+            if turning.any() and (turning == room).all():
+                return Because(Reason.TURNED_AWAY, {"turning": int(turning.sum())})
+            if state.actual and by_type(state):
+                return Because(Reason.COUNTS_AS_TYPE, {"demand": _sizes(view, store.sizes.demand[j])})
     if policy.needs_durations and first != i:
         on = int(store.arrays["policy_ints"][backfill.ON])
         server = view.server_of.get(on, "none yet")

@@ -23,10 +23,15 @@ class Reason(StrEnum):
     BLOCKED = "the job before it in line, {first}, must start first"
     NOT_SAMPLED = "no tick of its queue has found a server with room yet (rate {rate:.3g})"
     RESERVED = "room is reserved for {first}, the first in line, on server {server}"
+    TURNED_AWAY = (
+        "{turning} servers have room for it, but they turn to configurations with no free slot of its type"
+    )
+    COUNTS_AS_TYPE = "so many wait that jobs count with their type's demand, and no server has {demand} free for it"
     UNDECIDED = "the policy has not started it"
     # servers
     ACTIVE = "is active with slots {configuration}, jobs {holding}; weight {weight:g} of the best {best:g}"
     STALLED = "is stalled because weight {weight:g} < {beta:.3f} x {best:g}, and holds {holding}"
+    TURNS = "turns to {configuration} because weight {weight:g} < {beta:.3f} x {best:g}, starts only jobs of that, and holds {holding}"
     EMPTY = "is empty and takes a configuration when a job comes that fits"
     PACKS = "holds {holding}, {free} free"
     DRAINING = "takes no more jobs and holds {holding}"

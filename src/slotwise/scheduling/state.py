@@ -321,8 +321,8 @@ def order(s: State) -> NDArray[np.int64]:
 
 @kernel
 def stall_reason(s: State) -> NDArray[np.float64]:
-    """(S, 3): weight, beta and best weight at the moment the server stalled."""
-    return float_rows(s.at_stall_reason, s.max_servers, 3)
+    """(S, 7): weight, beta and best weight at the moment the server stalled, then four numbers of `guarded`."""
+    return float_rows(s.at_stall_reason, s.max_servers, 7)
 
 
 @kernel

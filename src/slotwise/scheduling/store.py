@@ -178,7 +178,7 @@ class Store:
         grow("servers", (S, s.n_server_columns), np.int32)
         chains = grow("chains", (S if s.keeps_fit or s.keeps_lists else 1, CHAIN_COLUMNS), np.int32)
         chains[old:] = -1
-        grow("stall_reason", (S, 3), np.float64)
+        grow("stall_reason", (S, 7), np.float64)
         grow("policy_servers", (S, 4), np.int64)
         grow("free", (S if s.keeps_free else 1, R), np.int64)
         self._grow_queues(old, S)

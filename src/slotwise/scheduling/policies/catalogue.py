@@ -103,13 +103,19 @@ class GuardedOptions(GuardOptions, FitOptions):
     """Options of the guarded policy; no scenario should need others than the defaults."""
 
     solver: SolverName = Field("auto", description="how the (r-)max-weight configuration is found")
+    z: float = Field(0.0005, gt=0, description="h(Q): how fast beta grows with the queues")
     tightness: float = Field(
         20.0, ge=0, description="c: how many waiting jobs of each type the tightness of a packing is worth"
     )
     size_exponent: float = Field(
-        1.5, ge=0, description="a waiting job counts (share of a server that it takes)^this"
+        1.25, ge=0, description="a waiting job counts (share of a server that it takes)^this"
     )
     scarcity: float = Field(4.0, ge=0, description="the price of a resource is its use to this power")
+    persistence: float = Field(
+        4.0,
+        gt=0,
+        description="a turn is given up, the first time, when it has lost so many events for each running job",
+    )
 
 
 class Guarded(Policy):
@@ -132,6 +138,7 @@ class Guarded(Policy):
         whole, real = store.arrays["policy_ints"], store.arrays["policy_floats"]
         whole[usable.SPOILS] = 1
         real[usable.BASE], real[usable.EXPONENT], real[usable.POWER] = o.tightness, o.size_exponent, o.scarcity
+        real[usable.PERSISTENCE] = o.persistence
         usable.resource_prices(state)[:] = 1.0
         score = np.zeros((state.n_classes, state.n_resources + 1))
         score[:, :-1] = 1.0 / np.maximum(sizes.capacity.max(axis=0), 1)

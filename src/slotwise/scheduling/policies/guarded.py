@@ -8,7 +8,11 @@ before any refill, let k' be what l would hold after its refill and k_r its max-
 
 l turns to k_r: it takes only jobs within k_r, as soon as there is room for them, until all it holds is within k_r; then it
 packs again. Jobs outside k_r are not interrupted, they are not replaced. Unlike a stalled server of Algorithm 1, a turning
-one works all the time. docs/theory/guarded.md has the proof that this keeps Algorithm 1's guarantee.
+one works all the time.
+
+A turn loses 1 - f(k, W) / f(k_r, W) with every arrival and completion in the system. One that waits for a very long job loses much
+and gains little; it is given up when it has lost P 2^n for each running job, n the turns that l has given up in a row
+(in a mean service time two events come for each running job). docs/theory/guarded.md has the proof that this keeps Algorithm 1's guarantee.
 """
 
 from __future__ import annotations
@@ -21,12 +25,23 @@ from slotwise.scheduling.moves import reindex, start
 from slotwise.scheduling.policies.fillings import best_filling, by_type, set_room, set_weights
 from slotwise.scheduling.policies.fitting import fits, set_need
 from slotwise.scheduling.policies.slots import beta
-from slotwise.scheduling.policies.usable import SPOILS, TINY, count_server, notice_use, spoilt
+from slotwise.scheduling.policies.usable import (
+    CLOCK,
+    NEXT_LOOK,
+    PERSISTENCE,
+    SPOILS,
+    TINY,
+    count_server,
+    notice_use,
+    spoilt,
+)
 from slotwise.scheduling.state import (
     EMPTY,
     HEAD,
     MODE,
+    PRESENT,
     STALLED,
+    STATUS,
     State,
     choice,
     configuration,
@@ -36,26 +51,34 @@ from slotwise.scheduling.state import (
     job_demand,
     need,
     order,
+    policy_floats,
     policy_ints,
     queue_length,
     queues,
     running,
     servers,
     stall_reason,
+    weight,
 )
 from slotwise.scheduling.weights import best_configuration, best_weight, holds_within
 
+SHORT, SINCE, LOST, TRIES = 3, 4, 5, 6
+"""of a server, in stall_reason behind the reason: the share of its best weight that it lacks, since which event, what that
+has cost so far, and how many turns in a row it has given up"""
 LOOKS = 256
 """An arriving job looks at so many kinds of servers at most."""
 
 
 def arrive(s: State, j: int, i: int) -> None:
     """A new head of line is placed if it fits anywhere."""
+    policy_ints(s)[CLOCK] += 1
     if s.actual and policy_ints(s)[SPOILS]:
         # V(F) is about whole jobs of the types; where jobs ask for less than their types it says nothing
         for r in range(s.n_resources):
             if job_demand(s)[i, r] != demand(s)[j, r]:
                 policy_ints(s)[SPOILS] = 0
+    if s.n_stalled > 0:
+        look_at_turns(s)
     if head(s, j) == i:
         place_heads(s, j)
 
@@ -63,16 +86,20 @@ def arrive(s: State, j: int, i: int) -> None:
 def complete(s: State, j: int, server: int) -> None:
     """Room on the server: refill it, or turn it to a better configuration."""
     notice_use(s)
+    policy_ints(s)[CLOCK] += 1
     if servers(s)[server, MODE] == STALLED:
         go_on_turning(s, server)
     elif s.n_waiting > 0:
         refill(s, server)
+    if s.n_stalled > 0:
+        look_at_turns(s)
 
 
 def join(s: State, server: int, _: int) -> None:
     """A new server packs."""
     count_server(s, server, 1)
     servers(s)[server, MODE] = EMPTY
+    stall_reason(s)[server, TRIES] = 0.0
     if s.n_waiting > 0:
         refill(s, server)
 
@@ -96,16 +123,16 @@ def cancel(s: State, j: int, i: int) -> None:
 def refill(s: State, server: int) -> None:
     """Start the best filling on a packing server, or turn the server where that would weigh too little."""
     set_weights(s)
-    mine = best_filling(s, server)
     share = beta(s)
-    if share > 0.0:
-        best = best_weight(s, server)
-        if mine < share * best:
-            reason = stall_reason(s)[server]
-            reason[0], reason[1], reason[2] = mine, share, best
-            turn(s, server)
-            return
-    _start_filling(s, server)
+    # before the filling is looked for: a solver works where the filling is kept
+    best = best_weight(s, server) if share > 0.0 else 0.0
+    mine = best_filling(s, server)
+    if mine < share * best:
+        reason = stall_reason(s)[server]
+        reason[0], reason[1], reason[2] = mine, share, best
+        turn(s, server)
+    else:
+        _start_filling(s, server)
 
 
 @kernel
@@ -117,6 +144,8 @@ def turn(s: State, server: int) -> None:
     servers(s)[server, MODE] = STALLED
     s.n_stalled += 1
     s.stalls += 1
+    row = stall_reason(s)[server]
+    row[LOST] = row[SHORT] = 0.0
     reindex(s, server)
     go_on_turning(s, server)
 
@@ -133,18 +162,62 @@ def go_on_turning(s: State, server: int) -> None:
                 break
             start(s, j, server)
     if s.n_waiting == 0 or holds_within(s, server, slots):
-        _forget_slots(s, server)
-        servers(s)[server, MODE] = EMPTY
-        s.n_stalled -= 1
-        s.resets += 1
-        reindex(s, server)
-        if s.n_waiting > 0:
-            set_weights(s)
-            best_filling(s, server)
-            _start_filling(s, server)
+        stall_reason(s)[server, TRIES] = 0.0
+        end_turn(s, server)
     else:
+        set_weights(s)
+        best = best_weight(s, server)
+        lose(s, server, 1.0 - _held(s, server) / best if best > 0.0 else 0.0)
         _open_slots(s, server)
         _settle(s)
+
+
+@kernel
+def end_turn(s: State, server: int) -> None:
+    """The server packs again."""
+    _forget_slots(s, server)
+    servers(s)[server, MODE] = EMPTY
+    s.n_stalled -= 1
+    s.resets += 1
+    reindex(s, server)
+    if s.n_waiting > 0:
+        set_weights(s)
+        best_filling(s, server)
+        _start_filling(s, server)
+
+
+@kernel
+def look_at_turns(s: State) -> None:
+    """Give up the turns that have lost too much; seldom enough that looking at all servers costs little."""
+    whole = policy_ints(s)
+    if whole[CLOCK] < whole[NEXT_LOOK]:
+        return
+    whole[NEXT_LOOK] = whole[CLOCK] + 1 + s.n_running // 4
+    for server in range(s.max_servers):
+        if servers(s)[server, STATUS] == PRESENT and servers(s)[server, MODE] == STALLED:
+            row = stall_reason(s)[server]
+            enough = policy_floats(s)[PERSISTENCE] * math.pow(2.0, row[TRIES]) * s.n_running
+            if lose(s, server, row[SHORT]) >= enough:
+                row[TRIES] += 1.0
+                end_turn(s, server)
+
+
+@kernel
+def lose(s: State, server: int, short: float) -> float:
+    """What a turning server has lost, in events, and from now on it loses `short` of its best weight with each."""
+    row, clock = stall_reason(s)[server], float(policy_ints(s)[CLOCK])
+    row[LOST] += row[SHORT] * (clock - row[SINCE])
+    row[SHORT], row[SINCE] = short, clock
+    return float(row[LOST])
+
+
+@kernel
+def _held(s: State, server: int) -> float:
+    """f(k, W) of what the server holds."""
+    total = 0.0
+    for j in range(s.n_types):
+        total += weight(s)[j] * running(s)[server, j]
+    return total
 
 
 @kernel

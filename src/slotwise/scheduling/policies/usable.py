@@ -35,10 +35,10 @@ from slotwise.scheduling.state import (
 )
 
 # policy_ints beside those of `slots`
-SPOILS, SEEN, STALE = 8, 9, 10
+SPOILS, SEEN, STALE, CLOCK, NEXT_LOOK = 8, 9, 10, 11, 12
 WORK = 16  # J slots, R for a free vector, (J + 1) R and J for the search, then MEMO keys of R
 # policy_floats beside those of `slots`
-BASE, EXPONENT, POWER = 3, 4, 5
+BASE, EXPONENT, POWER, PERSISTENCE = 3, 4, 5, 6
 NUMBERS = (
     8  # J gains, R sums of use, R prices of resources, J prices of jobs, J + 1 rooms, J R bounds, then MEMO values
 )

@@ -1,0 +1,352 @@
+"""`guarded` a second time: lists, loops and brute force, straight from what docs/theory/guarded.md says it does.
+
+It is told which placements the core made and says whether they are right. Where servers are equally good any of them is; there
+it goes on with the core's choice. What two people must agree on beyond the document:
+
+- Types from large to small: by the largest share of the largest capacities, then by the sum of the shares, then by number.
+- Fillings: by size, by weight, by weight per share of the server, the last two from high to low and as by size where they
+  are equal. Of fillings of equal worth the first is taken. A filling takes the types in its order, each as often as its next
+  in line fits, and is started in the order of sizes.
+- A job that may go to several turning servers goes to the one with the lowest number; to a packing one where it spoils least,
+  then where least is left (free room in shares of the largest capacities).
+- Among configurations of equal weight as Algorithm 1 does (`naive`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from naive import Configuration, XorShift
+
+Sizes = tuple[int, ...]
+NEAR = 1e-7
+
+
+@dataclass
+class Server:
+    """A server: its kind, whether it packs, turns or drains, its slots while it turns, its jobs."""
+
+    kind: int
+    state: str = "packs"
+    slots: Configuration = ()
+    jobs: list[Hashable] = field(default_factory=list)
+    short: float = (
+        0.0  # how much of its best weight it lacks, since which event, and what its turn has lost by that
+    )
+    since: int = 0
+    lost: float = 0.0
+    tries: int = 0
+
+
+class NaiveGuarded:
+    """The policy as it is described."""
+
+    def __init__(
+        self,
+        capacity: Sequence[Sizes],
+        demand: Sequence[Sizes],
+        candidates: Sequence[Sequence[Configuration]],
+        beta: Callable[[int, int, int], float],
+        options: Any,
+        seed: int,
+    ) -> None:
+        self.capacity, self.demand, self.candidates, self.beta = capacity, demand, candidates, beta
+        self.c, self.exponent, self.power = options.tightness, options.size_exponent, options.scarcity
+        self.random = XorShift(seed)
+        self.types, self.resources = range(len(demand)), range(len(capacity[0]))
+        self.largest = [max(c[r] for c in capacity) for r in self.resources]
+        self.by_size = sorted(
+            self.types, key=lambda j: (-max(self.shares(demand[j])), -sum(self.shares(demand[j])))
+        )
+        self.resource_price = [1.0] * len(self.largest)
+        self.servers: dict[int, Server] = {}
+        self.lines: list[list[Hashable]] = [[] for _ in demand]
+        self.size: dict[Hashable, Sizes] = {}
+        self.type_of: dict[Hashable, int] = {}
+        self.age: dict[Hashable, int] = {}
+        self.as_types = True
+        self.persistence = options.persistence
+        self.clock = self.next_look = 0
+        self.turns = self.given_up = 0
+        self.core_turns: Callable[[int], bool] = lambda number: True
+        self.told: list[tuple[Hashable, int]] = []
+        self.values: dict[Any, float] = {}
+
+    # -- sizes, prices, weights -------------------------------------------------------------------------------------
+
+    def shares(self, size: Sizes) -> list[float]:
+        return [size[r] / max(self.largest[r], 1) for r in self.resources]
+
+    def present(self) -> dict[int, Server]:
+        return {n: server for n, server in self.servers.items() if server.state != "drains"}
+
+    def alone(self, kind: int, j: int) -> int:
+        """How many of the type fit an empty server of that kind."""
+        return min(self.capacity[kind][r] // self.demand[j][r] for r in self.resources if self.demand[j][r])
+
+    def gain(self, j: int) -> float:
+        slots = sum(self.alone(server.kind, j) for server in self.present().values())
+        return float(math.pow(max(len(self.present()), 1) / max(slots, 1), self.exponent))
+
+    def price(self, j: int) -> float:
+        cost = sum(
+            self.resource_price[r] * self.demand[j][r] / self.largest[r] for r in self.resources if self.largest[r]
+        )
+        rooms = [
+            (sum(c / m for c, m in zip(self.capacity[server.kind], self.largest, strict=True) if m), server.kind)
+            for server in self.present().values()
+        ]
+        able = sum(room for room, kind in rooms if self.alone(kind, j))
+        return cost * (sum(room for room, _ in rooms) / able) if able else cost
+
+    def weights(self) -> list[float]:
+        return [self.gain(j) * len(self.lines[j]) + self.c * self.price(j) for j in self.types]
+
+    def free(self, number: int) -> Sizes:
+        server = self.servers[number]
+        return tuple(
+            self.capacity[server.kind][r] - sum(self.size[job][r] for job in server.jobs) for r in self.resources
+        )
+
+    def holds(self, number: int) -> list[int]:
+        return [sum(self.type_of[job] == j for job in self.servers[number].jobs) for j in self.types]
+
+    def usable(self, room: Sizes) -> float:
+        """V(room), by trying everything."""
+        prices = tuple(self.price(j) for j in self.types)
+        if (room, prices) not in self.values:
+            most = [min(room[r] // w[r] for r in self.resources if w[r]) for w in self.demand]
+            self.values[room, prices] = max(
+                sum(n * p for n, p in zip(k, prices, strict=True))
+                for k in itertools.product(*(range(n + 1) for n in most))
+                if all(
+                    sum(n * w[r] for n, w in zip(k, self.demand, strict=True)) <= room[r] for r in self.resources
+                )
+            )
+        return self.values[room, prices]
+
+    def spoilt(self, number: int, job: Hashable) -> float:
+        if not self.as_types:
+            return 0.0
+        room, size = self.free(number), self.size[job]
+        left = tuple(a - b for a, b in zip(room, size, strict=True))
+        return self.usable(room) - self.price(self.type_of[job]) - self.usable(left)
+
+    # -- placing ----------------------------------------------------------------------------------------------------
+
+    def start(self, j: int, numbers: Sequence[int]) -> int:
+        """Start the head of line on the server among these that the core has taken."""
+        assert self.told, f"the core has started nothing where type {j} must start on one of {numbers}"
+        job, number = self.told.pop(0)
+        assert job == self.lines[j][0], f"the core has started {job}, not {self.lines[j][0]}"
+        assert number in numbers, f"the core has started {job} on {number}, not on one of {numbers}"
+        self.lines[j].pop(0)
+        self.servers[number].jobs.append(job)
+        return number
+
+    def fits(self, number: int, size: Sizes) -> bool:
+        return all(a >= b for a, b in zip(self.free(number), size, strict=True))
+
+    def place_heads(self, j: int) -> None:
+        while self.lines[j]:
+            job = self.lines[j][0]
+            turning = [
+                n
+                for n, server in self.present().items()
+                if server.state == "turns" and self.holds(n)[j] < server.slots[j] and self.fits(n, self.demand[j])
+            ]
+            if turning:
+                self.start(j, [min(turning)])
+                continue
+            packing = [
+                n
+                for n, server in self.present().items()
+                if server.state == "packs" and self.fits(n, self.size[job])
+            ]
+            if not packing:
+                return
+            spoils = {n: self.spoilt(n, job) for n in packing}
+            least = [n for n in packing if spoils[n] < min(spoils.values()) + NEAR]
+            left = {n: sum(self.shares(self.free(n))) for n in least}
+            self.start(j, [n for n in least if left[n] < min(left.values()) + NEAR])
+
+    def settle(self) -> None:
+        for j in self.types:
+            self.place_heads(j)
+
+    # -- fillings ---------------------------------------------------------------------------------------------------
+
+    def fillings(self, number: int) -> list[tuple[list[int], float, float]]:
+        """For each order of the types: how many of each, what the server then weighs, and what that is worth."""
+        w, whole = self.weights(), self.capacity[self.servers[number].kind]
+
+        def density(j: int) -> float:
+            share = max((self.demand[j][r] / whole[r] for r in self.resources if whole[r]), default=0.0)
+            return w[j] / share if share > 0 else w[j]
+
+        found = []
+        for value in (lambda j: 0.0, lambda j: -w[j], lambda j: -density(j)):
+            rest, counts = list(self.free(number)), [0 for _ in self.types]
+            for j in sorted(self.by_size, key=value):
+                for job in self.lines[j]:
+                    if any(self.size[job][r] > rest[r] for r in self.resources):
+                        break
+                    rest = [a - b for a, b in zip(rest, self.size[job], strict=True)]
+                    counts[j] += 1
+            held = sum(w[j] * (n + counts[j]) for j, n in enumerate(self.holds(number)))
+            found.append((counts, held, held + (self.c * self.usable(tuple(rest)) if self.as_types else 0.0)))
+        return found
+
+    def best_filling(self, number: int) -> tuple[list[int], float]:
+        """Where worths are the same to the last digits, the one that the core has started."""
+        found = self.fillings(number)
+        top = max(worth for *_, worth in found)
+        near = [(counts, held) for counts, held, worth in found if worth > top - NEAR]
+        agreed = [n for n, (counts, _) in enumerate(near) if self.is_told(number, counts)]
+        return near[max(agreed, key=lambda n: sum(near[n][0]), default=0)]
+
+    def is_told(self, number: int, counts: list[int]) -> bool:
+        jobs = [(job, number) for j in self.by_size for job in self.lines[j][: counts[j]]]
+        return self.told[: len(jobs)] == jobs
+
+    def start_filling(self, number: int, counts: list[int]) -> None:
+        for j in self.by_size:
+            for _ in range(counts[j]):
+                self.start(j, [number])
+        self.settle()
+
+    def refill(self, number: int) -> None:
+        turning = sum(server.state == "turns" for server in self.servers.values())
+        share = self.beta(sum(map(len, self.lines)), turning, len(self.present()))
+        counts, held = self.best_filling(number)
+        if share > 0:
+            weighed = self.weighed(number)
+            if held < share * max(weighed):
+                self.turn(number, weighed)
+                return
+        self.start_filling(number, counts)
+
+    # -- turning ----------------------------------------------------------------------------------------------------
+
+    def weighed(self, number: int) -> list[float]:
+        """The weights of all candidates."""
+        w = self.weights()
+        return [sum(w[j] * k[j] for j in self.types) for k in self.candidates[self.servers[number].kind]]
+
+    def turn(self, number: int, weighed: list[float]) -> None:
+        server = self.servers[number]
+        table = self.candidates[server.kind]
+        tied = [k for k, weight in zip(table, weighed, strict=True) if weight == max(weighed)]
+        server.slots = tied[0]
+        if len(tied) > 1:
+            within = [k for k in tied if self.within(number, k)] if server.jobs else []
+            among = within or tied
+            server.slots = among[self.random.below(len(among))]
+        server.state, server.short, server.lost = "turns", 0.0, 0.0
+        self.turns += 1
+        self.go_on_turning(number)
+
+    def within(self, number: int, k: Configuration) -> bool:
+        return all(n <= k[j] for j, n in enumerate(self.holds(number)))
+
+    def go_on_turning(self, number: int) -> None:
+        server = self.servers[number]
+        for j in self.by_size:
+            while (
+                self.holds(number)[j] < server.slots[j]
+                and self.lines[j]
+                and self.fits(number, self.size[self.lines[j][0]])
+            ):
+                self.start(j, [number])
+        if any(self.lines) and not self.within(number, server.slots):
+            w, best = self.weights(), max(self.weighed(number))
+            held = sum(w[j] * n for j, n in enumerate(self.holds(number)))
+            self.lose(server)
+            server.short = 1.0 - held / best if best > 0 else 0.0
+            self.settle()
+            return
+        server.tries = 0
+        self.end_turn(number)
+
+    def end_turn(self, number: int) -> None:
+        self.servers[number].state, self.servers[number].slots = "packs", ()
+        if any(self.lines):
+            self.start_filling(number, self.best_filling(number)[0])
+
+    def lose(self, server: Server) -> None:
+        server.lost += server.short * (self.clock - server.since)
+        server.since = self.clock
+
+    def look_at_turns(self) -> None:
+        """Every now and then: give up the turns that have lost too much."""
+        running = sum(len(server.jobs) for server in self.servers.values())
+        if self.clock < self.next_look or not any(server.state == "turns" for server in self.servers.values()):
+            return
+        self.next_look = self.clock + 1 + running // 4
+        for number, server in sorted(self.servers.items()):
+            if server.state != "turns":
+                continue
+            self.lose(server)
+            running = sum(len(other.jobs) for other in self.servers.values())
+            enough = self.persistence * 2**server.tries * running
+            near = abs(server.lost - enough) < NEAR
+            if (server.lost >= enough and not near) or (near and not self.core_turns(number)):
+                server.tries += 1
+                self.given_up += 1
+                self.end_turn(number)
+
+    # -- events -----------------------------------------------------------------------------------------------------
+
+    def arrive(self, job: Hashable) -> None:
+        j = self.type_of[job]
+        self.clock += 1
+        if self.size[job] != self.demand[j]:
+            self.as_types = False
+        self.look_at_turns()
+        if self.lines[j][:1] == [job]:
+            self.place_heads(j)
+
+    def submit(self, job: Hashable, j: int, size: Sizes) -> None:
+        self.type_of[job], self.size[job], self.age[job] = j, size, len(self.age)
+        self.lines[j].append(job)
+        self.arrive(job)
+
+    def complete(self, job: Hashable) -> None:
+        number = next(n for n, server in self.servers.items() if job in server.jobs)
+        server = self.servers[number]
+        server.jobs.remove(job)
+        if server.state == "drains":
+            return
+        self.clock += 1
+        if server.state == "turns":
+            self.go_on_turning(number)
+        elif any(self.lines):
+            self.refill(number)
+        self.look_at_turns()
+
+    def cancel(self, job: Hashable) -> None:
+        self.lines[self.type_of[job]].remove(job)
+        self.place_heads(self.type_of[job])
+
+    def join(self, number: int, kind: int) -> None:
+        self.servers[number] = Server(kind)
+        if any(self.lines):
+            self.refill(number)
+
+    def drain(self, number: int) -> None:
+        self.servers[number].state, self.servers[number].slots = "drains", ()
+
+    def remove(self, number: int) -> None:
+        del self.servers[number]
+
+    def fail(self, number: int) -> None:
+        lost = sorted(self.servers.pop(number).jobs, key=self.age.__getitem__)
+        for job in reversed(lost):
+            self.lines[self.type_of[job]].insert(0, job)
+        for job in lost:
+            if job in self.lines[self.type_of[job]]:
+                self.arrive(job)

@@ -1,0 +1,116 @@
+"""The core and the naive `guarded` agree on every placement, event for event, on hundreds of random runs."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from instances import ALL_EVENTS, Events, perform, random_instance
+from naive import beta_of, maximal_configurations
+from naive_guarded import NaiveGuarded
+
+from slotwise._kernel import JIT
+from slotwise.model import Cluster, JobType, ServerClass
+from slotwise.scheduling.policies import make_policy, usable
+from slotwise.scheduling.scheduler import Scheduler
+from slotwise.scheduling.state import MODE, STALLED
+
+pytestmark = pytest.mark.core
+
+RUNS, LENGTH = (40, 60) if JIT else (4, 50)
+
+
+@pytest.mark.parametrize("actual", [0.0, 0.5], ids=["as types", "less than types"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"beta": 0.95},
+        {"beta": 0.9, "stall_cap": 0.5, "size_exponent": 1.0},
+        {"p": 0.9, "b": 0.98, "stall_cap": 1.0, "tightness": 2.0},
+        {"beta": 0.97, "stall_cap": 1.0, "persistence": 0.2},
+    ],
+    ids=str,
+)
+def test_the_core_places_as_the_naive_one_does(options: dict[str, Any], actual: float) -> None:
+    policy = make_policy("guarded", **({"solver": "enumerate"} | options))
+    runs = [same(policy, seed, actual) for seed in range(RUNS)]
+    assert sum(run.turns for run in runs) > RUNS / 20 or not options, "the runs prove nothing about turns"
+    if "persistence" in options:
+        assert sum(run.given_up for run in runs) > RUNS / 20, "the runs prove nothing about giving up"
+
+
+def same(policy: Any, seed: int, actual: float) -> NaiveGuarded:
+    rng = random.Random(f"guarded {seed}")
+    instance = random_instance(rng)
+    scheduler = Scheduler(instance.cluster, instance.types, policy, seed=seed)
+    sizes, classes = scheduler.sizes, instance.cluster.servers
+    demand, capacity = list(map(tuple, sizes.demand.tolist())), list(map(tuple, sizes.capacity.tolist()))
+    naive = NaiveGuarded(
+        capacity,
+        demand,
+        [maximal_configurations(demand, c) for c in capacity],
+        beta_of(policy.options),
+        policy.options,
+        seed,
+    )
+    kinds, types = {c.name: n for n, c in enumerate(classes)}, {t.name: j for j, t in enumerate(instance.types)}
+    for c in classes:
+        for _ in range(c.count):
+            naive.join(len(naive.servers), kinds[c.name])
+    weights = ALL_EVENTS | {"submit": rng.choice([40, 55]), "add": rng.choice([1, 4])}
+    events = Events(rng, instance, actual=actual, weights=weights)
+    waiting: list[Any] = []
+    for _ in range(LENGTH):
+        numbers = dict(scheduler._servers)
+        event = events.next(scheduler, waiting)
+        placements, requeued = perform(scheduler, event)
+        numbers |= scheduler._servers
+        modes = scheduler._store.arrays["servers"]
+        naive.core_turns = lambda number, modes=modes: bool(modes[number, MODE] == STALLED)
+        naive.told = [(job, numbers[server]) for job, server in placements]
+        kind, name, *rest = event
+        if kind == "submit":
+            asked = demand[types[rest[0]]]
+            if rest[1] is not None:
+                scaled = [math.ceil(x * 10**d) for x, d in zip(rest[1].values(), sizes.digits, strict=True)]
+                asked = tuple(scaled)
+            naive.submit(name, types[rest[0]], asked)
+        elif kind == "add":
+            naive.join(numbers[name], kinds[rest[0]])
+        elif kind in ("complete", "cancel"):
+            getattr(naive, kind)(name)
+        else:
+            getattr(naive, kind)(numbers[name])
+        assert naive.told == [], f"seed {seed}: {event} starts less"
+        assert naive.turns == scheduler._state.stalls, f"seed {seed}: {event}"
+        turning = {n for n, server in naive.servers.items() if server.state == "turns"}
+        assert turning == set(np.flatnonzero(modes[:, MODE] == STALLED)), f"seed {seed}: {event}"
+        started = {job for job, _server in placements}
+        waiting = [*waiting, *requeued, *([name] if kind == "submit" else [])]
+        waiting = [job for job in waiting if job not in started and event[:2] != ("cancel", job)]
+    return naive
+
+
+@pytest.mark.parametrize("scarcity", [1.0, 4.0])
+def test_resources_are_priced_by_their_use(scarcity: float) -> None:
+    server = ServerClass(name="s", count=2, capacity=(10, 40))
+    types = [JobType(name="a", demand=(4, 5)), JobType(name="b", demand=(1, 5))]
+    cluster = Cluster(resources=("cpu", "memory"), servers=(server,))
+    scheduler = Scheduler(cluster, types, "guarded", scarcity=scarcity)
+    state = scheduler._state
+    scheduler.submit("a", "a")
+    scheduler.submit("b", "b")
+    assert usable.resource_prices(state).tolist() == [1.0, 1.0]
+    for n in range(1000):  # a and b run all the time, another b comes and goes
+        scheduler.submit(n, "b")
+        scheduler.complete(n)
+    use = np.array([5 / 20, 10 / 80])
+    share = (use[1] / use[0]) ** scarcity
+    expected = max(1.0, math.floor(16 * share + 0.5)) / 16
+    assert usable.resource_prices(state).tolist() == [1.0, expected]
+    usable.set_prices(state)
+    assert usable.prices(state) == pytest.approx([0.4 + expected / 8, 0.1 + expected / 8])
