@@ -107,7 +107,7 @@ class PolicyChoice(BaseModel):
     """The policy and its parameters: any key that the policy knows."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
-    name: Name = Field("algorithm1", description="a policy of `slotwise policies`, or file.py:Name for your own")
+    name: Name = Field("guarded", description="a policy of `slotwise policies`, or file.py:Name for your own")
 
     @property
     def options(self) -> dict[str, Any]:
@@ -135,7 +135,7 @@ class Scenario(Part):
     cluster: Cluster
     types: tuple[JobType, ...] = Field((), description="the job types (not needed with a trace)")
     workload: Workload = Field(Workload())
-    policy: PolicyChoice = Field(PolicyChoice(name="algorithm1"))
+    policy: PolicyChoice = Field(PolicyChoice(name="guarded"))
     run: Run = Field(Run())
 
     def model_post_init(self, _context: Any) -> None:

@@ -84,7 +84,7 @@ class Scheduler:
         self,
         cluster: Cluster,
         types: Sequence[JobType],
-        policy: str | Policy = "algorithm1",
+        policy: str | Policy = "guarded",
         *,
         seed: int = 1,
         digits: int = 0,
