@@ -4,6 +4,12 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
+# Nothing is written outside this directory: not to pip's cache, nor to Matplotlib's, nor to /tmp.
+export PIP_NO_CACHE_DIR := 1
+export MPLCONFIGDIR     := $(CURDIR)/build/matplotlib
+export TMPDIR           := $(CURDIR)/build/tmp
+$(shell mkdir -p $(MPLCONFIGDIR) $(TMPDIR))
+
 .DEFAULT_GOAL := help
 .PHONY: help run test lint bench docs dist check-wheel lock clean
 
