@@ -237,7 +237,7 @@ def test_the_page_fits_eighty_columns() -> None:
     found = plan("table1", {"p95_wait": 0.5, "mean_queue": 20}, overrides=["run.events=20000"])
     console = Console(width=80)
     with console.capture() as capture:
-        console.print(plan_view(found))
+        console.print(plan_view(found, 80))
     page = capture.get()
     assert "…" not in page
     assert max(map(len, page.splitlines())) <= 80

@@ -86,7 +86,7 @@ def test_json_and_figure(tmp_path: Path) -> None:
 def test_the_page_fits_eighty_columns(example1: Tradeoff) -> None:
     console = Console(width=80)
     with console.capture() as capture:
-        console.print(tradeoff_view(example1))
+        console.print(tradeoff_view(example1, 80))
     page = capture.get()
     assert "…" not in page
     assert example1.statement in " ".join(page.split())
