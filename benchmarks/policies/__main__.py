@@ -40,6 +40,7 @@ def report(rows: list[Row], policies: list[str], command: str) -> list[str]:
         over = [w for w in waits if w[0] > ALLOWED]
         lines += [
             f"{len(over)} of {len(waits)} types have a p99 wait above {ALLOWED:g} times that under algorithm1.",
+            "A dash in the table below: more than 1 % of the type's jobs still waited at the end, so the p99 has no end.",
             "",
         ]
         if over:
