@@ -207,7 +207,9 @@ def test_turned_away() -> None:
     s.submit("small", "two")  # three units are free, but the one slot for a two is taken
     because = why(s.explain("small"))
     assert (because.reason, because.figures) == (Reason.TURNED_AWAY, {"turning": 1})
-    assert str(because) == "1 servers have room for it, but they turn to configurations with no free slot of its type"
+    assert (
+        str(because) == "1 servers have room for it, but they turn to configurations with no free slot of its type"
+    )
 
 
 def test_counts_as_type() -> None:

@@ -334,4 +334,3 @@ def test_a_turn_that_waits_for_a_very_long_job_is_given_up() -> None:
     assert len(ends) >= 4
     # each try is twice as patient as the one before it
     assert all(1.5 * a < b < 2.5 * a for a, b in itertools.pairwise(np.diff(ends)))
-
