@@ -22,7 +22,9 @@ from benchmarks.policies.suite import Entry
 from benchmarks.policies.traces import WARMUP
 from slotwise.errors import InputError
 from slotwise.simulation.drift import LEAST_RISE, stable
-from slotwise.simulation.measurements import Measurements, add_up, wait_figures
+from slotwise.simulation.histogram import EDGES, quantiles
+from slotwise.simulation.measurements import Measurements, add_up
+from slotwise.simulation.meter import COUNT, LARGEST
 from slotwise.simulation.replication import Task, replicate
 from slotwise.simulation.workload import jobs_of
 from slotwise.theory.bounds import best_lower_bound
@@ -84,6 +86,15 @@ class Row:
         """The least of a figure over the stable policies; nan where there is none."""
         values = [getattr(f, figure) for f in self.figures.values() if f is not None and f.stable]
         return min(values) if values else math.nan
+
+    @classmethod
+    def from_dict(cls, found: dict[str, Any]) -> Row:
+        """From what `dataclasses.asdict` made of one."""
+        figures = {
+            name: Figures(**{**f, "p99_by_type": tuple(f["p99_by_type"])}) if f else None
+            for name, f in found["figures"].items()
+        }
+        return cls(**{**found, "types": tuple(found["types"]), "figures": figures})
 
     def ratio(self, policy: str, figure: str = "mean_queue") -> float:
         """To the best policy's; inf where the policy diverges and another does not."""
@@ -168,9 +179,7 @@ def _one(task: Task) -> Measurements | None:
 
 def figures_of(policy: str, jobs: Jobs, runs: Sequence[Measurements], trace: bool) -> Figures:
     """Over the replications: means of means, quantiles of all waits together."""
-    sums, bins = np.array([m.wait_sums for m in runs]), np.array([m.wait_bins for m in runs])
-    p99 = wait_figures(add_up(sums.reshape(-1, sums.shape[-1])), bins.sum(axis=(0, 1)))["p99"]
-    by_type = [wait_figures(add_up(sums[:, j]), bins[:, j].sum(axis=0))["p99"] for j in range(len(jobs.types))]
+    by_type = [p99_of(runs, [j]) for j in range(len(jobs.types))]
     verdict = stable([m.queue_series for m in runs])
     # a rise that may be chance, or a divergence that may be slow settling
     rises = verdict.rise > LEAST_RISE and not verdict.returned
@@ -182,10 +191,25 @@ def figures_of(policy: str, jobs: Jobs, runs: Sequence[Measurements], trace: boo
         doubtful=not trace and bool(doubtful) and mean_queue > 1.0,
         mean_queue=mean_queue,
         mean_wait=mean_queue / jobs.rate if not trace else mean_queue * runs[0].measured / _arrived(runs[0]),
-        p99_wait=p99 or 0.0,
-        p99_by_type=tuple(p or 0.0 for p in by_type),
+        p99_wait=p99_of(runs, list(range(len(jobs.types)))),
+        p99_by_type=tuple(by_type),
         events_per_second=sum(m.events for m in runs) / sum(m.seconds for m in runs),
     )
+
+
+def p99_of(runs: Sequence[Measurements], types: list[int]) -> float:
+    """The p99 wait of these types together; jobs still waiting at the end count as waiting longer than all that started."""
+    sums, bins = np.array([m.wait_sums for m in runs]), np.array([m.wait_bins for m in runs])
+    started = add_up(sums[:, types].reshape(-1, sums.shape[-1]))
+    waiting = sum(int(m.final_queue[types].sum()) for m in runs)
+    count = float(started[COUNT])
+    if count + waiting == 0:
+        return 0.0
+    level = 0.99 * (count + waiting) / count if count else math.inf
+    if level > 1.0:
+        return math.inf
+    (found,) = quantiles(bins[:, types].sum(axis=(0, 1)), EDGES, [level], largest=float(started[LARGEST]))
+    return found or 0.0
 
 
 def _arrived(run: Measurements) -> float:

@@ -14,7 +14,7 @@ SHOWN = ("algorithm1", "m14", "best-fit", "first-fit", "tetris", "myopic-maxweig
 
 
 def number(x: float) -> str:
-    """Four digits, or a dash."""
+    """Four digits; a dash where there is none, or where it has no end."""
     return "-" if math.isnan(x) or math.isinf(x) else f"{x:.4g}"
 
 
@@ -77,8 +77,15 @@ def starvation(rows: Sequence[Row], policy: str, against: str) -> list[tuple[flo
         if mine is None or other is None or not mine.stable:
             continue
         for name, a, b in zip(row.types, mine.p99_by_type, other.p99_by_type, strict=True):
-            worst.append((a / b if b > 0 else (math.inf if a > 0 else 0.0), row.name, name, a, b))
+            worst.append((_times(a, b), row.name, name, a, b))
     return sorted(worst, reverse=True)
+
+
+def _times(a: float, b: float) -> float:
+    """a / b; 0 where b has no end."""
+    if math.isinf(b):
+        return 0.0
+    return a / b if b > 0 else (math.inf if a > 0 else 0.0)
 
 
 def aligned(table: Sequence[Sequence[str]]) -> str:

@@ -77,11 +77,10 @@ def test_usable_room_is_what_brute_force_finds(what: dict[str, Any]) -> None:
 
 def test_a_two_spoils_a_unit_beside_a_five_and_none_beside_twos() -> None:
     scenario = parse_scenario({"name": "trap", **TRAP})
-    keeper = Scheduler(scenario.cluster, scenario.types, "guarded")  # the state's arrays live as long as it does
-    state = keeper._state
+    scheduler = Scheduler(scenario.cluster, scenario.types, "guarded")
+    state = scheduler._state  # it lasts as long as its scheduler
     assert usable.spoilt(state, np.array([5]), 1, np.array([2])) == pytest.approx(0.1)
     assert usable.spoilt(state, np.array([4]), 1, np.array([2])) == pytest.approx(0.0)
-    scheduler = Scheduler(scenario.cluster, scenario.types, "guarded")
     (first,) = scheduler.submit("five", "five")
     (second,) = scheduler.submit("two", "two")
     assert first.server != second.server  # best-fit would put it beside the five
@@ -89,8 +88,8 @@ def test_a_two_spoils_a_unit_beside_a_five_and_none_beside_twos() -> None:
 
 def test_a_type_that_few_servers_can_hold_is_dearer() -> None:
     scenario = parse_scenario({"name": "unlike", **UNLIKE})
-    keeper = Scheduler(scenario.cluster, scenario.types, "guarded")  # the state's arrays live as long as it does
-    state = keeper._state
+    scheduler = Scheduler(scenario.cluster, scenario.types, "guarded")
+    state = scheduler._state
     usable.set_prices(state)
     room = {"big": 2 * (1.0 + 1.0), "small": 3 * (7 / 12 + 9 / 20)}
     scarce = (room["big"] + room["small"]) / room["big"]
