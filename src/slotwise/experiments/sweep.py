@@ -51,7 +51,9 @@ class Cell:
 
 
 def sweep(cells: Sequence[Cell], on_share: OnShare | None = None, workers: int | None = None) -> list[Result]:
-    """Run all replications of all cells; a result for each cell, in their order."""
+    """Run all replications of all cells; a result for each cell, in their order.
+
+    On a trace replications differ in the policy's own random choices only: where the first made none it is the only one."""
     for cell in cells:  # so that a mistake is seen before anything runs
         make_policy(cell.policy, **cell.options)
     jobs = [cell.jobs or jobs_of(cell.scenario) for cell in cells]
@@ -64,7 +66,7 @@ def sweep(cells: Sequence[Cell], on_share: OnShare | None = None, workers: int |
     done = _run(tasks, shares, workers or os.cpu_count() or 1)
     results = []
     for n, cell in enumerate(cells):
-        runs = tuple(done[n, r] for r in range(cell.scenario.run.replications))
+        runs = tuple(done[n, r] for r in range(cell.scenario.run.replications) if (n, r) in done)
         names = tuple(job_type.name for job_type in jobs[n].types)
         bound = cell.bound or _bound_of(cell.scenario, jobs[n])
         results.append(Result(cell.scenario, cell.policy, names, runs, jobs[n].mean_in_service, bound))
@@ -102,17 +104,30 @@ def _run(tasks: Mapping[Any, Task], shares: _Shares, workers: int) -> dict[Any, 
         shares.hear(key, 1.0)
         return found
 
-    keys = list(tasks)
+    def settle(first: Any) -> None:
+        """The first replication on a trace is done: the others follow, or are not needed."""
+        for key in sorted(key for key in later if key[0] == first[0]):
+            later.discard(key)
+            if done[first].drew:
+                pending[pool.submit(work, key)] = key
+            else:
+                shares.hear(key, 1.0)
+
+    keys, later = list(tasks), set[Any]()
     with ThreadPoolExecutor(max_workers=workers) as pool:
         pending: dict[Future[Measurements], Any] = {}
         try:
             done[keys[0]] = pool.submit(work, keys[0]).result()  # alone, so that the compiler works once
             # the longest first, so that no core is left alone with one at the end
             rest = sorted(keys[1:], key=lambda key: -shares.work[key])
-            pending = {pool.submit(work, key): key for key in rest}
+            later = {key for key in rest if key[1] > 0 and tasks[key].scenario.workload.trace is not None}
+            pending = {pool.submit(work, key): key for key in rest if key not in later}
+            settle(keys[0])
             while pending:
                 for future in wait(pending, return_when=FIRST_COMPLETED).done:
-                    done[pending.pop(future)] = future.result()
+                    key = pending.pop(future)
+                    done[key] = future.result()
+                    settle(key)
         except BaseException:
             stop.set()
             for future in pending:

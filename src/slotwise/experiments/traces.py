@@ -31,8 +31,6 @@ from slotwise.workloads.traces.summary import TWENTY_MINUTES, burstiness, counts
 FACTORS = [0.95, 1.0, 1.05, 1.1, 1.15, 1.2, 1.25, 1.3, 1.4, 1.5]
 """servers over the offered load"""
 OPTIONS = {"algorithm1": {"z": 0.002, "stall_cap": 0.015}}
-NO_CHANCE = frozenset({"best-fit"})
-"""policies without random choices of their own: on a given trace one run is as good as three"""
 FORMAT = "google2011"
 HOUR = 3600.0
 
@@ -114,12 +112,11 @@ def _counts_frame(counts: NDArray[np.int64]) -> pl.DataFrame:
 
 def scenario_of(servers: int, trace: Trace, order: Order, policy: str = "") -> Scenario:
     """Unit servers, one resource: the larger of CPU and memory, rounded up to a power of two."""
-    runs = 1 if policy in NO_CHANCE else order.scale.trace_replications
     return Scenario(
         name="google",
         cluster=Cluster(resources=("size",), servers=(ServerClass(name="unit", count=servers, capacity=(1,)),)),
         workload=Workload(trace=trace.name),
-        run=order.scale.run(policy, jobs=len(trace), replications=runs),
+        run=order.scale.run(policy, jobs=len(trace), replications=order.scale.trace_replications),
     )
 
 
@@ -173,7 +170,7 @@ def _google(order: Order) -> Section:
         Prose(
             f"Workload: {words}. Sizes are the larger of CPU and memory, rounded up to a power of two; so rounded they keep"
             f" {load:,.0f} unit servers busy, and the cluster has {counts[0]:,} to {counts[-1]:,} of them."
-            f" {order.scale.trace_replications} runs differ only in the policies' own random choices; best-fit makes none, so it is run once."
+            f" {order.scale.trace_replications} runs differ only in the policies' own random choices; where a policy made none, it is run once."
         ),
         Prose(
             "Best-fit packs what a job really asks for, as anything built today would, and not the rounded size of its"
@@ -208,8 +205,8 @@ def _google(order: Order) -> Section:
 
 
 def _certain(points: Points) -> Points:
-    """Without intervals for policies that one run says all about."""
-    return Points(tuple(replace(p, low=None, high=None) if p.policy in NO_CHANCE else p for p in points.all))
+    """Without intervals where one run says all."""
+    return Points(tuple(replace(p, low=None, high=None) if len(p.runs) == 1 else p for p in points.all))
 
 
 def _rounding(points: Points, typed: list[Cell], results: list[Result]) -> Points:
