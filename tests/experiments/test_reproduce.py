@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from slotwise.experiments.points import Points
 from slotwise.experiments.reproduce import EXPERIMENTS, chosen, reproduce
 from slotwise.experiments.settings import FULL, SHOWN, Scale, changed, table1
 from slotwise.experiments.sweep import Cell, sweep
-from slotwise.experiments.traces import offered_load, scenario_of, srpt_bound
+from slotwise.experiments.traces import offered_load, scenario_of, srpt_bound, window_of
 from slotwise.report.blocks import Figure, Section
 from slotwise.simulation.simulate import simulate
 from slotwise.workloads.generators import google_like
@@ -58,6 +59,21 @@ def test_sweep_is_simulate_whatever_the_workers() -> None:
         assert all(x.same_as(y) for x, y in zip(a.runs, alone.runs, strict=True))
         assert a.bound == alone.bound
     assert heard == sorted(heard)
+    assert heard[-1] == pytest.approx(1.0)
+
+
+def test_on_a_trace_a_policy_that_draws_nothing_is_run_once() -> None:
+    order = Order(replace(SMALL, trace_jobs=2_000, trace_replications=3))
+    trace, _ = window_of(order)
+    first = scenario_of(1, trace, order)
+    jobs = jobs_of_trace(trace, first.cluster, first.workload.typing)
+    heard: list[float] = []
+    cells = [
+        Cell(scenario_of(6, trace, order, name), name, jobs=jobs) for name in ("best-fit", "g16", "algorithm1")
+    ]
+    results = sweep(cells, heard.append)
+    assert [len(result.runs) for result in results] == [3 if result.runs[0].drew else 1 for result in results]
+    assert [len(result.runs) for result in results][:2] == [1, 3]
     assert heard[-1] == pytest.approx(1.0)
 
 
