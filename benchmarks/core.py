@@ -32,6 +32,8 @@ POLICIES = {
 LOAD = 0.89
 EVENTS = 400_000
 REPEATS = 5
+AHEAD = 8
+"""completions"""
 WARM_UP = 2.0
 """seconds at most"""
 
@@ -48,17 +50,17 @@ def fill(s: Any, n_servers: int, n_jobs: int, rng: Any, shares: Any, join: Any, 
 @numba.njit(nogil=True)  # type: ignore[untyped-decorator]
 def churn(s: Any, n_events: int, rng: Any, shares: Any, arrive: Any, complete: Any) -> None:
     """Half of the events are completions, half are arrivals. Hardly a job number is unused, so chance soon finds a job
-    that runs; a list of them would bring cache misses of its own. As in the simulator's loop, the driver knows one completion
-    ahead which job ends next, and says so."""
-    then = int(rng.random() * s.max_jobs)
-    for _ in range(n_events // 2):
-        job = then
+    that runs; a list of them would bring cache misses of its own. As in the simulator's loop, the driver knows some completions
+    ahead which jobs end, and says so."""
+    soon = (rng.random(AHEAD) * s.max_jobs).astype(np.int64)
+    for n in range(n_events // 2):
+        job = soon[n % AHEAD]
         while jobs(s)[job, SERVER] < 0:
             job = int(rng.random() * s.max_jobs)
-        then = int(rng.random() * s.max_jobs)
-        drive.expect(s, then)
+        soon[n % AHEAD] = int(rng.random() * s.max_jobs)
+        drive.expect(s, soon[n % AHEAD])
+        drive.expect_server(s, soon[(n + AHEAD // 2) % AHEAD])
         drive.complete(s, job, complete)
-        drive.expect_server(s, then)
         drive.submit(s, np.searchsorted(shares, rng.random()), arrive)
 
 

@@ -25,7 +25,7 @@ from slotwise.scheduling.state import (
     PREVIOUS,
     STATUS,
     TAIL,
-    links,
+    jobs,
     queue_length,
 )
 from slotwise.scheduling.state import queues as lines
@@ -237,7 +237,7 @@ def test_growing_keeps_the_job_numbers_that_are_still_free() -> None:
 
 
 def check_queues(state: Any, plain: dict[int, list[int]]) -> None:
-    rows = links(state)
+    rows = jobs(state)
     for q, line in plain.items():
         length, first, last, _ = (int(x) for x in lines(state)[q])
         forth, i = [], first

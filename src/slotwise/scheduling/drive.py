@@ -20,7 +20,6 @@ from slotwise.scheduling.state import (
     FIRST_JOB,
     HEAD,
     JOB_COLUMNS,
-    LINK_COLUMNS,
     MODE,
     PRESENT,
     SERVER,
@@ -85,13 +84,11 @@ def depart(s: State, i: int) -> bool:
 
 @kernel
 def expect(s: State, i: int) -> None:
-    """Job i, which runs, will probably be the next to end: bring near what is kept of it.
+    """Job i, which runs, will probably end soon: bring near what is kept of it.
 
     With 100,000 servers the state is larger than the processor's caches, and a completion would wait twice for memory: for
-    the job, and then for its server. A driver that looks one completion ahead hides both."""
+    the job, and then for its server. A driver that looks some completions ahead hides both."""
     prefetch(s.at_jobs + 4 * JOB_COLUMNS * i)
-    prefetch(s.at_links + 4 * LINK_COLUMNS * i)
-    prefetch(s.at_sequence + 8 * i)
     if s.actual:
         prefetch(s.at_job_demand + 8 * s.n_resources * i)
 

@@ -44,13 +44,13 @@ class View(NamedTuple):
 
 def explain_job(view: View, name: Hashable, i: int) -> Explanation:
     """Why job i runs or waits."""
-    jobs, links, servers = (view.store.arrays[name] for name in ("jobs", "links", "servers"))
+    jobs, servers = view.store.arrays["jobs"], view.store.arrays["servers"]
     j, on = int(jobs[i, TYPE]), int(jobs[i, SERVER])
     if on != WAITING:
         return Explanation(name, (Because(Reason.RUNS, {"server": view.server_of[on]}),))
-    ahead, before = 0, int(links[i, PREVIOUS])
+    ahead, before = 0, int(jobs[i, PREVIOUS])
     while before >= 0:
-        ahead, before = ahead + 1, int(links[before, PREVIOUS])
+        ahead, before = ahead + 1, int(jobs[before, PREVIOUS])
     because = [Because(Reason.BEHIND, {"ahead": ahead}) if ahead else Because(Reason.FIRST)]
     present = servers[:, STATUS] == PRESENT
     demand = _demand(view, i, j)
@@ -100,7 +100,7 @@ def _why_not_started(view: View, i: int, j: int, demand: NDArray[np.int64], pres
         return Because(Reason.BLOCKED, {"first": view.job_of[first]})
     if policy.holds_tokens:
         return Because(Reason.NOT_SAMPLED, {"rate": float(state.tick_rate)})
-    if state.own_queues and (number := int(store.arrays["links"][i, QUEUE]) // state.n_types) in view.server_of:
+    if state.own_queues and (number := int(store.arrays["jobs"][i, QUEUE]) // state.n_types) in view.server_of:
         slots, taken = int(store.configuration[number, j]), int(store.running[number, j])
         return Because(Reason.OWN_QUEUE, {"server": view.server_of[number], "slots": slots, "taken": taken})
     if store.solvers and not state.keeps_free:
@@ -131,7 +131,7 @@ def _why_not_started(view: View, i: int, j: int, demand: NDArray[np.int64], pres
 
 def _first_in_line(view: View) -> int:
     waiting = np.flatnonzero(view.store.arrays["jobs"][:, SERVER] == WAITING)
-    return int(waiting[np.argmin(view.store.arrays["sequence"][waiting])])
+    return int(waiting[np.argmin(view.store.sequence[waiting])])
 
 
 def _nearest(store: Any, demand: NDArray[np.int64], present: NDArray[np.bool_]) -> int:

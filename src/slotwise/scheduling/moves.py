@@ -27,7 +27,6 @@ from slotwise.scheduling.state import (
     job_demand,
     job_times,
     jobs,
-    links,
     placed,
     queues,
     running,
@@ -157,7 +156,7 @@ def reindex(s: State, server: int) -> None:
 
 @kernel
 def _link(s: State, i: int, server: int) -> None:
-    rows, row = links(s), chains(s)[server]
+    rows, row = jobs(s), chains(s)[server]
     rows[i, PREVIOUS] = -1
     rows[i, NEXT] = row[FIRST_JOB]
     if row[FIRST_JOB] >= 0:
@@ -167,7 +166,7 @@ def _link(s: State, i: int, server: int) -> None:
 
 @kernel
 def _unlink(s: State, i: int, server: int) -> None:
-    rows = links(s)
+    rows = jobs(s)
     job = rows[i]
     if job[PREVIOUS] >= 0:
         rows[job[PREVIOUS], NEXT] = job[NEXT]

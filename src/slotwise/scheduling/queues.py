@@ -29,7 +29,6 @@ from slotwise.scheduling.state import (
     WAITING,
     State,
     jobs,
-    links,
     most,
     queue_length,
     queues,
@@ -45,7 +44,7 @@ LONGEST = 2**60
 def admit(s: State, j: int) -> int:
     """A new job of type j at the end of its queue; the caller has seen to it that a job number is free."""
     i, j = natural(s.free_job), natural(j)
-    s.free_job = links(s)[i, NEXT]
+    s.free_job = jobs(s)[i, NEXT]
     s.n_free_jobs -= 1
     jobs(s)[i, TYPE] = j
     sequence(s)[i] = s.last_sequence
@@ -59,7 +58,7 @@ def release(s: State, i: int) -> None:
     """The job is gone; its number may be used again."""
     i = natural(i)
     jobs(s)[i, SERVER] = NOWHERE
-    links(s)[i, NEXT] = s.free_job
+    jobs(s)[i, NEXT] = s.free_job
     s.free_job = i
     s.n_free_jobs += 1
 
@@ -82,7 +81,7 @@ def queue_for(s: State, j: int) -> int:
 def join_queue(s: State, i: int, q: int, front: bool) -> None:
     """Put job i at the end (or the front) of queue q."""
     i, q = natural(i), natural(q)
-    rows, queue = links(s), queues(s)[q]
+    rows, queue = jobs(s), queues(s)[q]
     job = rows[i]
     jobs(s)[i, SERVER] = WAITING
     job[QUEUE] = q
@@ -108,7 +107,7 @@ def join_queue(s: State, i: int, q: int, front: bool) -> None:
 @kernel
 def leave_queue(s: State, i: int) -> None:
     """Take job i out of its queue, wherever in it it stands."""
-    i, rows = natural(i), links(s)
+    i, rows = natural(i), jobs(s)
     job = rows[i]
     queue = queues(s)[natural(job[QUEUE])]
     if job[PREVIOUS] >= 0:

@@ -14,14 +14,11 @@ from numpy.typing import NDArray
 from slotwise._kernel import kernel
 from slotwise.scheduling.memory import float_rows, floats, int_rows, ints, short_rows
 
-# Columns of `jobs`: all that a completion reads of a job, 8 bytes, so that a million jobs stay near the processor.
-TYPE, SERVER = 0, 1
-JOB_COLUMNS = 2
+# Columns of `jobs`; NEXT, PREVIOUS and QUEUE say where a job stands in its queue, in its server's list or in the chain of
+# unused job numbers. The last two columns are one number of 64 bits, `sequence`: all that is kept of a job is half a cache line.
+TYPE, SERVER, NEXT, PREVIOUS, QUEUE = 0, 1, 2, 3, 4
+JOB_COLUMNS = 8
 NOWHERE, WAITING = -2, -1  # values of SERVER beside a server's number; NOWHERE marks an unused job number
-
-# Columns of `links`: where a job stands in its queue, in its server's list or in the chain of unused job numbers.
-NEXT, PREVIOUS, QUEUE = 0, 1, 2
-LINK_COLUMNS = 4
 
 # Columns of `servers`; behind them stand the jobs and then the slots of each type, so that with few types all that a
 # decision touches is one cache line.
@@ -113,8 +110,6 @@ class State:
     hook_solve: int
     # addresses
     at_jobs: int
-    at_links: int
-    at_sequence: int
     at_job_demand: int
     at_job_times: int
     at_servers: int
@@ -168,20 +163,14 @@ RECORD = numba.from_dtype(DTYPE)
 
 @kernel
 def jobs(s: State) -> NDArray[np.int32]:
-    """(N, 2): TYPE, SERVER."""
+    """(N, 8): TYPE, SERVER, NEXT, PREVIOUS, QUEUE."""
     return short_rows(s.at_jobs, s.max_jobs, JOB_COLUMNS)
-
-
-@kernel
-def links(s: State) -> NDArray[np.int32]:
-    """(N, 4): NEXT, PREVIOUS, QUEUE."""
-    return short_rows(s.at_links, s.max_jobs, LINK_COLUMNS)
 
 
 @kernel
 def sequence(s: State) -> NDArray[np.int64]:
     """(N,): a number for each job that grows with every arrival."""
-    return ints(s.at_sequence, s.max_jobs)
+    return int_rows(s.at_jobs, s.max_jobs, JOB_COLUMNS // 2)[:, JOB_COLUMNS // 2 - 1]
 
 
 @kernel

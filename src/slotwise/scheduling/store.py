@@ -26,7 +26,6 @@ from slotwise.scheduling.state import (
     HEAD,
     INTS_START,
     JOB_COLUMNS,
-    LINK_COLUMNS,
     NEXT,
     NEXT_TOKEN,
     NOWHERE,
@@ -123,6 +122,11 @@ class Store:
         return self.arrays[name]
 
     @property
+    def sequence(self) -> NDArray[np.int64]:
+        """(N,): a number for each job that grows with every arrival."""
+        return self.arrays["jobs"].view(np.int64)[:, -1]
+
+    @property
     def running(self) -> NDArray[np.int32]:
         """(S, J): jobs of each type on each server."""
         return self.arrays["servers"][:, SERVER_COLUMNS : SERVER_COLUMNS + self.state.n_types]
@@ -153,14 +157,12 @@ class Store:
         rows[:, SERVER] = NOWHERE
         if old:
             rows[:old] = self.arrays["jobs"]
-        links = self._grow("links", (max_jobs, LINK_COLUMNS), np.int32)
-        links[old:, NEXT] = np.arange(old + 1, max_jobs + 1)
-        links[-1, NEXT] = s.free_job
+        rows[old:, NEXT] = np.arange(old + 1, max_jobs + 1)
+        rows[-1, NEXT] = s.free_job
         s.free_job = old
         s.n_free_jobs += max_jobs - old
         s.max_jobs = max_jobs
         self.put("jobs", rows)
-        self._grow("sequence", (max_jobs,), np.int64)
         self._grow("placed", (max_jobs, 2), np.int64)
         self._grow("moved", (max_jobs,), np.int64)
         self._grow("job_demand", (max_jobs if s.actual else 1, s.n_resources), np.int64)
@@ -219,8 +221,8 @@ class Store:
             if s.own_queues:  # the last J rows, of jobs that no server could take, stay last
                 rows[old * J : (old + 1) * J] = [0, -1, -1, 0]
                 rows[S * J :] = before[old * J :]
-                lost = (self.arrays["jobs"][:, SERVER] == WAITING) & (self.arrays["links"][:, QUEUE] >= old * J)
-                self.arrays["links"][lost, QUEUE] += (S - old) * J
+                lost = (self.arrays["jobs"][:, SERVER] == WAITING) & (self.arrays["jobs"][:, QUEUE] >= old * J)
+                self.arrays["jobs"][lost, QUEUE] += (S - old) * J
         self.put("queues", rows)
 
     def _make_fit_index(self) -> None:

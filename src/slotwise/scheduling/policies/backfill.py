@@ -32,7 +32,6 @@ from slotwise.scheduling.state import (
     job_demand,
     job_times,
     jobs,
-    links,
     need,
     policy_floats,
     policy_ints,
@@ -137,7 +136,7 @@ def free_at(s: State, server: int, when: float, r: int) -> int:
     while i >= 0:
         if expected_end(s, i) <= when:
             total += job_demand(s)[i, r] if s.actual else demand(s)[rows[i, TYPE], r]
-        i = links(s)[i, NEXT]
+        i = jobs(s)[i, NEXT]
     return int(total)
 
 
@@ -154,7 +153,7 @@ def earliest(s: State, server: int, limit: float) -> float:
                 enough = enough and free_at(s, server, when, r) >= need(s)[r]
             if enough:
                 best = when
-        i = links(s)[i, NEXT]
+        i = jobs(s)[i, NEXT]
     return best
 
 

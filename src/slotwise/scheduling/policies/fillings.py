@@ -26,7 +26,7 @@ from slotwise.scheduling.state import (
     demand,
     free,
     job_demand,
-    links,
+    jobs,
     need,
     order,
     policy_floats,
@@ -71,7 +71,7 @@ def best_filling(s: State, server: int) -> float:
 @kernel
 def fill(s: State, server: int, rule: int) -> float:
     """How many jobs of each type, into choice(s)[1], and what stays free, into need(s); returns the weight then held."""
-    rows, counts, rest, on, w = links(s), choice(s)[1], need(s), running(s)[server], weight(s)
+    rows, counts, rest, on, w = jobs(s), choice(s)[1], need(s), running(s)[server], weight(s)
     _set_order(s, server, rule)
     set_room(s, server, rest)
     held = 0.0

@@ -32,7 +32,6 @@ from slotwise.scheduling.state import (
     choice,
     configuration,
     jobs,
-    links,
     most,
     policy_floats,
     policy_ints,
@@ -53,7 +52,7 @@ def arrive(s: State, j: int, i: int) -> None:
     """A type-j job waits: the lowest-numbered active server with an empty type-j slot takes it."""
     j = natural(j)
     if s.own_queues:
-        _arrive_at(s, j, links(s)[i, QUEUE] // s.n_types)
+        _arrive_at(s, j, jobs(s)[i, QUEUE] // s.n_types)
         return
     server = bitmap.first(s, j)
     if server >= 0:
