@@ -1,4 +1,4 @@
-"""Waiting jobs: doubly linked FIFO queues through the rows of `links`, so that any job can leave in one step.
+"""Waiting jobs: doubly linked FIFO queues through the rows of `jobs`, so that any job can leave in one step.
 
 With `own_queues` (an option of M14) every server has queues of its own and a job joins the shortest of its type; a
 tournament tree over the lengths finds it.
