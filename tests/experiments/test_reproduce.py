@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -11,6 +12,7 @@ import pytest
 
 from slotwise.cli.main import main
 from slotwise.errors import InputError
+from slotwise.experiments import ahead
 from slotwise.experiments import reproduce as module
 from slotwise.experiments.examples import swings
 from slotwise.experiments.experiment import Order
@@ -75,6 +77,20 @@ def test_on_a_trace_a_policy_that_draws_nothing_is_run_once() -> None:
     assert [len(result.runs) for result in results] == [3 if result.runs[0].drew else 1 for result in results]
     assert [len(result.runs) for result in results][:2] == [1, 3]
     assert heard[-1] == pytest.approx(1.0)
+
+
+def test_what_is_shown_is_compiled_ahead_by_two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {*ahead.HERE, *ahead.ELSEWHERE} >= set(SHOWN)
+    calls: list[Any] = []
+    monkeypatch.setattr(ahead, "HERE", ("m14",))
+    monkeypatch.setattr(ahead, "ELSEWHERE", ())
+    monkeypatch.setattr(ahead, "try_out", calls.append)
+    monkeypatch.setattr(ahead, "is_compiled", lambda *_: True)
+    ahead.compile_ahead()
+    assert calls == []
+    monkeypatch.setattr(ahead, "is_compiled", lambda *_: False)
+    ahead.compile_ahead()
+    assert calls == [("m14",)]
 
 
 def test_sweep_sees_mistakes_first() -> None:

@@ -23,7 +23,8 @@ def compile_ahead() -> None:
     """Compile the policies of the experiments, where this is the first run."""
     if is_compiled("simulation", "loop"):
         return
-    other = subprocess.Popen([sys.executable, "-m", __name__, *ELSEWHERE])
+    # in a session of its own: Ctrl-C is for this process, which then ends the other
+    other = subprocess.Popen([sys.executable, "-m", __name__, *ELSEWHERE], start_new_session=True)
     try:
         try_out(HERE)
         other.wait()  # if it failed, nothing is lost but time

@@ -39,3 +39,4 @@ class Experiment:
     name: str
     title: str
     run: Callable[[Order], Section]
+    simulates: bool = True

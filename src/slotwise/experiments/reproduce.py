@@ -61,7 +61,8 @@ def reproduce(
     sections: list[Section] = []
     seconds: dict[str, float] = {}
     begun = time.perf_counter()
-    compile_ahead()
+    if any(experiment.simulates for experiment in chosen(names)):
+        compile_ahead()
     seconds["compiling"] = time.perf_counter() - begun
     for experiment in chosen(names):
         begun = time.perf_counter()

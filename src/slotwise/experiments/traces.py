@@ -222,5 +222,5 @@ def _rounding(points: Points, typed: list[Cell], results: list[Result]) -> Point
     return Points(tuple(shown))
 
 
-ARRIVALS = Experiment("arrivals", "Arrivals of the trace", _arrivals)
+ARRIVALS = Experiment("arrivals", "Arrivals of the trace", _arrivals, simulates=False)
 GOOGLE = Experiment("google", "The Google trace", _google)
