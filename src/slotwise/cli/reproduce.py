@@ -98,7 +98,7 @@ def _traces(items: list[str]) -> dict[str, Path]:
 def _progress(names: list[str]) -> Iterator[Callable[[str, float], None]]:
     """A bar for each experiment on standard error; plain lines where that is no terminal."""
     if not is_compiled("simulation", "loop"):
-        say("compiling the kernels (once; about half a minute)")
+        say("compiling the kernels (once; up to a minute)")
     if not messages.is_terminal:
         yield _lines(names)
         return

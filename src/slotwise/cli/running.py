@@ -84,7 +84,7 @@ SHOW_AFTER = 1.0
 def progress_of(total: int) -> Iterator[Callable[[str, int, float], None]]:
     """A callback that shows how far `total` replications are, on standard error and only if it takes a while."""
     if not is_compiled("simulation", "loop"):
-        messages.print("compiling the kernels (once; about half a minute)", style="dim")
+        messages.print("compiling the kernels (once; up to a minute)", style="dim")
     shares: dict[tuple[str, int], float] = {}
     begun = time.monotonic()
     display = Progress(

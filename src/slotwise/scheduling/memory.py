@@ -82,7 +82,7 @@ if JIT:
 
     def _viewer(kind: Any, dimensions: int) -> Callable[..., Any]:
         """A function of an address and a shape that gives the array there. Written out in the compiler's terms, since `carray`
-        is compiled anew for every place that uses it: that was a fifth of the first run's wait."""
+        is compiled anew for every place that uses it: that was a tenth of the first run's wait."""
         array = types.Array(kind, dimensions, "C")
         signature = array(types.int64, *(types.int64,) * dimensions)
 

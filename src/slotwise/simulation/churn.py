@@ -1,6 +1,6 @@
 """Servers that join, drain and fail while a simulation runs: called between two stretches of `loop.run`.
 
-They are rare, and compiling them costs as much as half of the loop: who has none does not wait for it.
+They are rare, and compiling them takes some seconds: who has none does not wait for it.
 """
 
 from __future__ import annotations
