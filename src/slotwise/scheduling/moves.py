@@ -85,7 +85,8 @@ def _occupy(s: State, i: int, j: int, server: int) -> None:
     s.n_running += 1
     row = servers(s)[server]
     row[COUNT] += 1
-    _count_used(s, i, j, 1)
+    if s.keeps_use:
+        _count_used(s, i, j, 1)
     if s.keeps_free:
         _take(s, i, j, server, 1)
     if s.keeps_lists:
@@ -107,7 +108,8 @@ def vacate(s: State, i: int) -> None:
     running_by_type(s)[j] -= 1
     s.n_running -= 1
     servers(s)[server, COUNT] -= 1
-    _count_used(s, i, j, -1)
+    if s.keeps_use:
+        _count_used(s, i, j, -1)
     if s.keeps_free:
         _take(s, i, j, server, -1)
     if s.keeps_lists:

@@ -17,7 +17,7 @@ from slotwise.scheduling.hooks import Hooks, as_value, nothing
 if TYPE_CHECKING:
     from slotwise.scheduling.store import Store
 
-Keep = Literal["free", "fit", "tree", "lists"]
+Keep = Literal["free", "fit", "tree", "lists", "use"]
 
 
 class Options(BaseModel):
@@ -42,7 +42,8 @@ class Policy:
     summary: ClassVar[str] = ""
     Options: ClassVar[type[Options]] = Options
     keeps: ClassVar[frozenset[Keep]] = frozenset({"free"})
-    """free: free room of each server, without which `start` goes by slots; fit: the index of best fits; tree: that of first fits; lists: jobs of a server"""
+    """free: free room of each server, without which `start` goes by slots; fit: the index of best fits; tree: that of first fits; lists: jobs of a server; use: what all
+    running jobs take together"""
     needs_durations: ClassVar[bool] = False
     holds_tokens: ClassVar[bool] = False
     """it holds room with tokens, as G16 does"""

@@ -82,6 +82,7 @@ class State:
     keeps_fit: int
     keeps_tree: int
     keeps_lists: int
+    keeps_use: int
     own_queues: int  # one queue per server and type instead of one per type
     actual: int  # pack by the actual demand of a job, not by its type's
     log_weights: int
@@ -274,7 +275,7 @@ def free(s: State) -> NDArray[np.int64]:
 
 @kernel
 def used(s: State) -> NDArray[np.int64]:
-    """(R,): what the running jobs really take, over the whole cluster."""
+    """(R,): what the running jobs really take, over the whole cluster; only where `keeps_use`."""
     return ints(s.at_used, s.n_resources)
 
 

@@ -84,7 +84,7 @@ class Store:
         s.n_types, s.n_resources = sizes.demand.shape
         s.n_classes = len(sizes.capacity)
         s.random_ties = policy.options.ties == "random"
-        s.actual = policy.actual
+        s.actual = s.keeps_use = policy.actual
         for keep in policy.keeps:
             setattr(s, f"keeps_{keep}", 1)
         if {"fit", "tree"} & policy.keeps:

@@ -10,9 +10,8 @@ from typing import Any
 from slotwise._kernel import kernel
 from slotwise.scheduling import drive
 from slotwise.scheduling.state import ABSENT, CLASS, COUNT, DRAINING, PRESENT, STATUS, State, moved, servers
-from slotwise.simulation.ends import remove
-from slotwise.simulation.loop import add_capacity, advance, close_event, note_ends, take_away
-from slotwise.simulation.meter import Meter, arrival, duration, ends
+from slotwise.simulation.loop import NOBODY, add_capacity, advance, close_event, forget_end, settle, take_away
+from slotwise.simulation.meter import ARRIVAL, DURATION, LEAF, Meter, ends, stays
 
 JOIN, DRAIN, FAIL = 0, 1, 2
 
@@ -23,9 +22,10 @@ def happen(
 ) -> None:
     """Let time pass until `now`, when the event happens."""
     advance(s, m, now)
+    settle(s, m, now)
     s.now = now
     server_event(s, m, kind, server, c, now, arrive, join, leave)
-    close_event(s, m, now, False)
+    close_event(s, m, now, NOBODY, False)
 
 
 @kernel
@@ -48,9 +48,8 @@ def server_event(
         for n in range(s.n_moved):
             i = moved(s)[n]
             m.lost += 1
-            m.lost_work += now - (ends(m)[m.leaves + i, 0] - duration(m)[i])
-            remove(ends(m), m.leaves, i)
-            arrival(m)[
-                i
-            ] = -now  # it waits again: that counts as queue, but its wait is the one before its first start
-    note_ends(s, m, now)
+            leaf = int(stays(m)[i, LEAF])
+            m.lost_work += now - (ends(m)[m.leaves + leaf, 0] - stays(m)[i, DURATION])
+            forget_end(m, leaf)
+            # it waits again: that counts as queue, but its wait is the one before its first start
+            stays(m)[i, ARRIVAL] = -now

@@ -26,43 +26,52 @@ from slotwise.scheduling.state import (
     WAITING,
     State,
     capacity,
+    demand,
     job_demand,
     job_times,
     jobs,
     placed,
     queue_length,
     queues,
+    running_by_type,
     sequence,
     servers,
     used,
 )
-from slotwise.simulation.ends import insert, remove
+from slotwise.simulation.ends import insert, put
 from slotwise.simulation.histogram import bin_of
-from slotwise.simulation.meter import COUNT as WAITS
 from slotwise.simulation.meter import (
+    ARRIVAL,
+    DURATION,
     FIRST_COLUMNS,
     LARGEST,
+    LEAF,
     SAMPLES,
     SQUARES,
+    STAY_COLUMNS,
     SUM,
     Meter,
     area_capacity,
+    area_running,
     area_used,
-    arrival,
     capacity_now,
-    duration,
     ends,
     queue_area,
     samples,
+    shift,
     slowdown_bins,
+    spare,
+    stays,
     wait_bins,
     wait_sums,
 )
+from slotwise.simulation.meter import COUNT as WAITS
 
 DONE, MORE_JOBS, MORE_ROOM, SERVER_EVENT, FAULT = 0, 1, 2, 3, 4
 NEAR = 20_000
 """with more jobs the state is larger than a processor's own cache, and it pays to look ahead"""
 NEVER = 2**62
+NOBODY = -1
 
 
 @kernel
@@ -90,8 +99,9 @@ def run(
         at = natural(m.at_job)
         now = time[at]
         what = 0
-        if tree[1, 0] <= now:
-            now = tree[1, 0]
+        root = natural(m.root)
+        if tree[root, 0] <= now:
+            now = tree[root, 0]
             what = 1
         if next_event < now:
             now = next_event
@@ -112,20 +122,20 @@ def run(
         advance(s, m, now)
         s.now = now
         if what == 1:
-            i = natural(int(tree[1, 1]))
-            server = natural(jobs(s)[i, SERVER])
-            remove(tree, m.leaves, i)
-            if far:
-                look_ahead(s, m, i)
+            i = natural(int(tree[root, 1]))
+            leaf, server = int(stays(m)[i, LEAF]), natural(jobs(s)[i, SERVER])
+            shift(m)[natural(jobs(s)[i, TYPE])] -= now - m.settled
             drive.complete(s, i, complete)
             m.completions += 1
-            note_ends(s, m, now)
+            close_event(s, m, now, leaf, False)
+            if far:
+                look_ahead(s, m, leaf)
             if servers(s)[server, STATUS] == DRAINING and servers(s)[server, COUNT] == 0:
                 take_away(s, m, server)
         elif what == 0:
             i, j = natural(s.free_job), natural(job_type[at])
-            arrival(m)[i] = now
-            duration(m)[i] = service[at]
+            stays(m)[i, ARRIVAL] = now
+            stays(m)[i, DURATION] = service[at]
             if s.actual:
                 for r in range(s.n_resources):
                     job_demand(s)[i, r] = demands[at, r]
@@ -134,22 +144,26 @@ def run(
             m.at_job += 1
             m.arrivals += 1
             drive.submit(s, j, arrive)
-            note_ends(s, m, now)
+            close_event(s, m, now, NOBODY, False)
         else:
             m.ticks += 1
             drive.tick(s, tick)
-            note_ends(s, m, now)
-        close_event(s, m, now, what == 3)
+            close_event(s, m, now, NOBODY, True)
         if s.failed:
             return FAULT
 
 
 @kernel
-def close_event(s: State, m: Meter, now: float, ticked: bool) -> None:
-    """Count the event, measure what it started, and draw when the policy's clock rings next."""
+def close_event(s: State, m: Meter, now: float, leaf: int, ticked: bool) -> None:
+    """Count the event, note and measure what it started, and draw when the policy's clock rings next. `leaf` is that of the job
+    that has ended (NOBODY: none has)."""
     m.events += 1
     if s.n_placed > 0:
-        measure_placed(s, m, now)
+        note_started(s, m, now, leaf)
+    elif leaf != NOBODY:
+        forget_end(m, leaf)
+    if (s.n_waiting > 0) != m.somebody_waits or s.n_stalled != m.stalled:
+        settle(s, m, now)
     if s.tick_rate > 0.0:
         # exponential clocks forget, so the next tick may be drawn anew after every event
         m.next_tick = now - math.log(1.0 - chance.uniform(s)) / s.tick_rate
@@ -158,43 +172,61 @@ def close_event(s: State, m: Meter, now: float, ticked: bool) -> None:
 
 
 @kernel
-def look_ahead(s: State, m: Meter, i: int) -> None:
+def note_started(s: State, m: Meter, now: float, leaf: int) -> None:
+    """When the jobs that started just now will end; their waits, slowdowns and overtakes. The first of them takes over `leaf`."""
+    oldest, tree, since = oldest_waiting(s), ends(m), now - m.settled
+    for n in range(s.n_placed):
+        i = natural(placed(s)[n, 0])
+        j, stay = natural(jobs(s)[i, TYPE]), stays(m)[i]
+        end = now + stay[DURATION]
+        if leaf != NOBODY:
+            put(tree, m.root, m.leaves + leaf, i, end)
+        else:
+            leaf = free_leaf(m)
+            insert(tree, m.root, m.leaves + leaf, i, end)
+        stay[LEAF] = leaf
+        leaf = NOBODY
+        shift(m)[j] += since
+        m.overtakes += sequence(s)[i] > oldest
+        if m.warm:
+            measure_wait(m, j, stay[ARRIVAL], stay[DURATION], now)
+
+
+@kernel
+def free_leaf(m: Meter) -> int:
+    """A leaf of the tree of ends that is nobody's: one that was used before, or the next, for which the root may have to rise."""
+    if m.n_spare > 0:
+        m.n_spare -= 1
+        return int(spare(m)[natural(m.n_spare)])
+    leaf, tree = m.n_leaves, ends(m)
+    m.n_leaves += 1
+    while leaf * m.root >= m.leaves:  # below the root are leaves / root of them
+        tree[m.root >> 1] = tree[m.root]
+        m.root >>= 1
+    return int(leaf)
+
+
+@kernel
+def forget_end(m: Meter, leaf: int) -> None:
+    """The leaf is nobody's now."""
+    put(ends(m), m.root, m.leaves + leaf, 0, math.inf)
+    spare(m)[natural(m.n_spare)] = leaf
+    m.n_spare += 1
+
+
+@kernel
+def look_ahead(s: State, m: Meter, leaf: int) -> None:
     """Job i has left the tree of ends. Bring near what is kept of those who took its place, so that nobody waits for memory when they end.
 
     Who is now the first of the sixteenth of the tree where i was will end within some sixteen completions; who is the first of
     its quarter, sooner."""
-    tree, node = ends(m), natural(m.leaves + i)
-    while node >= 32:
+    tree, node = ends(m), natural(m.leaves + leaf)
+    while node >= 32 * m.root:
         node >>= 1
     first = natural(int(tree[node, 1]))
     drive.expect(s, first)
-    prefetch(m.at_arrival + 8 * first)
-    prefetch(m.at_duration + 8 * first)
-    leaf = m.leaves + first
-    for _ in range(3):
-        prefetch(m.at_ends + 16 * leaf)
-        leaf >>= 1
+    prefetch(m.at_stays + 8 * STAY_COLUMNS * first)
     drive.expect_server(s, natural(int(tree[node >> 2, 1])))
-
-
-@kernel
-def note_ends(s: State, m: Meter, now: float) -> None:
-    """Note when the jobs that started just now will end."""
-    for n in range(s.n_placed):
-        i = natural(placed(s)[n, 0])
-        insert(ends(m), m.leaves, i, now + duration(m)[i])
-
-
-@kernel
-def measure_placed(s: State, m: Meter, now: float) -> None:
-    """Waits, slowdowns and overtakes of the jobs that started just now."""
-    oldest = oldest_waiting(s)
-    for n in range(s.n_placed):
-        i = natural(placed(s)[n, 0])
-        j = natural(jobs(s)[i, TYPE])
-        m.overtakes += sequence(s)[i] > oldest
-        if m.warm:
-            measure_wait(m, j, arrival(m)[i], duration(m)[i], now)
 
 
 @kernel
@@ -239,18 +271,32 @@ def advance(s: State, m: Meter, now: float) -> None:
     """Let time pass until `now`, with everything as it is."""
     while m.next_sample <= now:
         take_sample(s, m)
-    passed = now - m.now
-    m.area_running += s.n_running * passed
-    m.area_stalled += s.n_stalled * passed
-    waiting = 0
-    if s.n_waiting > 0:
-        waiting = 1
+    if s.keeps_use:
+        for r in range(s.n_resources):
+            area_used(m)[m.somebody_waits, r] += used(s)[r] * (now - m.now)
+    m.now = now
+
+
+@kernel
+def settle(s: State, m: Meter, now: float) -> None:
+    """Add up the areas until now. With n(t) jobs of a type running at t, and t_0 when they were last added up,
+
+        integral of n over [t_0, now] = n(now) (now - t_0) - sum of (t - t_0) over starts + the same over ends,
+
+    so that nothing is added up at each event for each type. It must be done when the servers, or whether somebody waits, change.
+    """
+    passed, waits = now - m.settled, natural(m.somebody_waits)
+    for j in range(s.n_types):
+        area_running(m)[waits, j] += running_by_type(s)[j] * passed - shift(m)[j]
+        shift(m)[j] = 0.0
+    m.area_stalled += m.stalled * passed
+    if waits:
         m.span_waiting += passed
     else:
         m.span_quiet += passed
-    for r in range(s.n_resources):
-        area_used(m)[waiting, r] += used(s)[r] * passed
-    m.now = now
+    m.settled = now
+    m.somebody_waits = s.n_waiting > 0
+    m.stalled = s.n_stalled
 
 
 @kernel
@@ -276,9 +322,10 @@ def take_sample(s: State, m: Meter) -> None:
 @kernel
 def start_measuring(s: State, m: Meter) -> None:
     """The warm-up is over: forget what was added up."""
+    settle(s, m, m.now)
     m.warm = 1
     m.measured_from = m.now
-    m.area_running = m.area_stalled = 0.0
+    m.area_stalled = 0.0
     m.span_quiet = m.span_waiting = m.area_servers = 0.0
     m.stalls_before = s.stalls
     m.resets_before = s.resets
@@ -290,7 +337,7 @@ def start_measuring(s: State, m: Meter) -> None:
         area_used(m)[0, r] = area_used(m)[1, r] = 0.0
         area_capacity(m)[0, r] = area_capacity(m)[1, r] = 0.0
     for j in range(s.n_types):
-        queue_area(m)[j] = 0.0
+        queue_area(m)[j] = area_running(m)[0, j] = area_running(m)[1, j] = 0.0
 
 
 @kernel
@@ -301,8 +348,9 @@ def take_away(s: State, m: Meter, server: int) -> None:
 
 
 @kernel
-def settle_capacity(m: Meter) -> None:
+def settle_capacity(s: State, m: Meter) -> None:
     """Add up the capacity, and the servers, of the time since they last changed."""
+    settle(s, m, m.now)
     m.area_servers += m.servers_now * (m.span_quiet + m.span_waiting)
     for r in range(m.n_resources):
         area_capacity(m)[0, r] += capacity_now(m)[r] * m.span_quiet
@@ -312,7 +360,7 @@ def settle_capacity(m: Meter) -> None:
 
 @kernel
 def add_capacity(s: State, m: Meter, c: int, sign: int) -> None:
-    settle_capacity(m)
+    settle_capacity(s, m)
     m.servers_now += sign
     for r in range(s.n_resources):
         capacity_now(m)[r] += sign * capacity(s)[c, r]
@@ -328,7 +376,12 @@ def finish(s: State, m: Meter) -> None:
         wait_sums(m)[j, WAITS] += at_once
         m.slowdown_sum += at_once
         slowdown_bins(m)[bin_of(1.0)] += at_once
-    settle_capacity(m)
+    settle_capacity(s, m)
     for i in range(s.max_jobs):
         if jobs(s)[i, SERVER] == WAITING:
-            queue_area(m)[jobs(s)[i, TYPE]] += m.now - max(abs(arrival(m)[i]), m.measured_from)
+            queue_area(m)[jobs(s)[i, TYPE]] += m.now - max(abs(stays(m)[i, ARRIVAL]), m.measured_from)
+    if not s.keeps_use:
+        for r in range(s.n_resources):
+            for j in range(s.n_types):
+                area_used(m)[0, r] += area_running(m)[0, j] * demand(s)[j, r]
+                area_used(m)[1, r] += area_running(m)[1, j] * demand(s)[j, r]

@@ -129,7 +129,7 @@ def read(
         ended=float(m.now),
         mean_queue=float(a["queue_area"].sum() * share),
         mean_queue_by_type=a["queue_area"] * share,
-        in_service=float(m.area_running * share),
+        in_service=float(a["area_running"].sum() * share),
         utilisation=used,
         idle_while_waiting=idle,
         stalled_fraction=float(m.area_stalled / m.area_servers) if m.area_servers > 0 else 0.0,

@@ -42,7 +42,11 @@ class Meter:
     # where we are in the columns of jobs and of server events
     at_job: int
     n_jobs: int
+    # the tree of ends, see `slotwise.simulation.ends`
     leaves: int
+    root: int
+    n_leaves: int  # leaves that were ever used
+    n_spare: int  # of them, those that hold no job
     # counters
     events: int
     arrivals: int
@@ -52,7 +56,9 @@ class Meter:
     # since the warm-up
     warm: int
     measured_from: float
-    area_running: float
+    settled: float  # until when the areas are added up
+    somebody_waits: int  # since then
+    stalled: int  # servers, since then
     area_stalled: float
     span_quiet: float  # time since the servers last changed during which nobody waited
     span_waiting: float  # and during which somebody did
@@ -69,9 +75,11 @@ class Meter:
     n_types: int
     n_resources: int
     max_jobs: int
-    at_arrival: int
-    at_duration: int
+    at_stays: int
     at_ends: int
+    at_spare: int
+    at_area_running: int
+    at_shift: int
     at_area_used: int
     at_area_capacity: int
     at_capacity_now: int
@@ -88,24 +96,39 @@ DTYPE = np.dtype(
 RECORD = numba.from_dtype(DTYPE)
 
 COUNT, SUM, SQUARES, LARGEST = 0, 1, 2, 3  # columns of `wait_sums`
+ARRIVAL, DURATION, LEAF = 0, 1, 2  # columns of `stays`
+STAY_COLUMNS = 4
 
 
 @kernel
-def arrival(m: Meter) -> NDArray[np.float64]:
-    """(N,): when each job arrived; less than 0, when a failing server threw it back (at minus this)."""
-    return floats(m.at_arrival, m.max_jobs)
-
-
-@kernel
-def duration(m: Meter) -> NDArray[np.float64]:
-    """(N,): how long each job runs."""
-    return floats(m.at_duration, m.max_jobs)
+def stays(m: Meter) -> NDArray[np.float64]:
+    """(N, 4): when each job arrived (less than 0: when a failing server threw it back, at minus this), how long it runs, and
+    where in the tree of ends it stands while it does."""
+    return float_rows(m.at_stays, m.max_jobs, STAY_COLUMNS)
 
 
 @kernel
 def ends(m: Meter) -> NDArray[np.float64]:
     """(2 leaves, 2): when running jobs end; see `slotwise.simulation.ends`."""
     return float_rows(m.at_ends, 2 * m.leaves, 2)
+
+
+@kernel
+def spare(m: Meter) -> NDArray[np.int64]:
+    """(leaves,): the first n_spare are leaves of the tree that were used before and are free."""
+    return ints(m.at_spare, m.leaves)
+
+
+@kernel
+def area_running(m: Meter) -> NDArray[np.float64]:
+    """(2, J): integral of the running jobs of each type, over the times when nobody waited, and when somebody did."""
+    return float_rows(m.at_area_running, 2, m.n_types)
+
+
+@kernel
+def shift(m: Meter) -> NDArray[np.float64]:
+    """(J,): sum of the times since `settled` at which jobs of a type started, less those at which they ended."""
+    return floats(m.at_shift, m.n_types)
 
 
 @kernel
@@ -168,6 +191,8 @@ class MeterStore:
         m.limit_events = m.limit_jobs = -1
         m.limit_time = m.next_tick = np.inf
         J, R = n_types, n_resources
+        self._put("area_running", np.zeros((2, J)))
+        self._put("shift", np.zeros(J))
         self._put("area_used", np.zeros((2, R)))
         self._put("area_capacity", np.zeros((2, R)))
         self._put("capacity_now", np.zeros(R))
@@ -180,15 +205,20 @@ class MeterStore:
 
     def grow(self, max_jobs: int) -> None:
         """Make room for job numbers up to max_jobs."""
-        for name in ("arrival", "duration"):
-            new, old = np.zeros(max_jobs), self.arrays.get(name)
-            if old is not None:
-                new[: len(old)] = old
-            self._put(name, new)
         tree = self.arrays.get("ends")
         self._put("ends", room(max_jobs) if tree is None else grown(tree, max_jobs))
-        self.meter.leaves = len(self.arrays["ends"]) // 2
+        leaves = len(self.arrays["ends"]) // 2
+        self.meter.root = self.meter.root * leaves // self.meter.leaves if tree is not None else leaves
+        self.meter.leaves = leaves
+        self._lengthen("stays", np.zeros((max_jobs, STAY_COLUMNS)))
+        self._lengthen("spare", np.zeros(leaves, np.int64))
         self.meter.max_jobs = max_jobs
+
+    def _lengthen(self, name: str, larger: NDArray[Any]) -> None:
+        old = self.arrays.get(name)
+        if old is not None:
+            larger[: len(old)] = old
+        self._put(name, larger)
 
     def _put(self, name: str, values: NDArray[Any]) -> None:
         self.arrays[name] = values

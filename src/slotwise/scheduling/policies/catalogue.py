@@ -124,7 +124,7 @@ class Guarded(Policy):
     name = "guarded"
     summary = "packs tightly while queues are short; turns servers to max-weight configurations when they grow"
     Options = GuardedOptions
-    keeps = frozenset({"free", "fit"})
+    keeps = frozenset({"free", "fit", "use"})
     compiled = True
     arrive, complete = staticmethod(guarded.arrive), staticmethod(guarded.complete)
     join, leave, cancel = staticmethod(guarded.join), staticmethod(guarded.leave), staticmethod(guarded.cancel)
