@@ -19,25 +19,24 @@ def test_the_root_is_the_earliest_end(seed: int, many: int) -> None:
     meters = MeterStore(1, 1, 2)
     m = meters.meter
     running: dict[int, tuple[float, int]] = {}  # by leaf
-    jobs = most = 0
-    for _ in range(600):
+    most = 0
+    for job in range(600):
         if len(running) == m.max_jobs:
             meters.grow(2 * m.max_jobs)
         first = min(running, key=lambda leaf: running[leaf][0], default=-1)
         move = rng.integers(3) if running else 0
         if move == 0 and len(running) < many:  # a job starts beside the others
             end, leaf = rng.random(), free_leaf(m)
-            insert(meters.arrays["ends"], m.root, m.leaves + leaf, jobs, end)
-            running[leaf] = (end, jobs)
+            insert(meters.arrays["ends"], m.root, m.leaves + leaf, job, end)
+            running[leaf] = (end, job)
         elif move == 1:  # the first ends, and another starts
             end = rng.random()
-            put(meters.arrays["ends"], m.root, m.leaves + first, jobs, end)
-            running[first] = (end, jobs)
+            put(meters.arrays["ends"], m.root, m.leaves + first, job, end)
+            running[first] = (end, job)
         elif running:  # one ends, not always the first: its server may have failed
             leaf = first if rng.random() < 0.5 else list(running)[rng.integers(len(running))]
             forget_end(m, leaf)
             del running[leaf]
-        jobs += 1
         most = max(most, len(running))
         end, whose = meters.arrays["ends"][m.root]
         assert end == min((end for end, _ in running.values()), default=math.inf)
