@@ -4,17 +4,21 @@ The leaves of a complete binary tree are the rows, and every inner node is a mat
 lower-numbered row where heads are equal); a node keeps the loser, with its head. When the overall winner moves on,
 its new head meets just the losers on its path to the root: log2(rows) matches, at addresses known beforehand and
 without a branch to guess, which is twice as fast as a tree of winners.
+
+What one job waits for is the match that decided the one before it, so that chain is kept short: the head that follows is read
+one step ahead, and heads are compared as whole numbers, for the bits of floats that are not negative are in the order of the floats. Of equal heads
+the left one wins: one that comes from the right meets the other as if it were one larger.
 """
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
 from slotwise.scheduling.memory import natural
+
+NEVER = int(np.array(np.inf).view(np.int64))
 
 
 @kernel
@@ -30,21 +34,22 @@ def merge(
 ) -> int:
     """Fill the out columns in order of time, from `filled` on; return how far they are filled.
 
-    Row i offers times[i, position[i]:size[i]] (ascending, inf: never) with the values beside them, and its position
+    Row i offers times[i, position[i]:size[i]] (ascending, not negative, inf: never) with the values beside them, and its position
     moves on. It stops when the columns are full, a row is used up (the caller refills it and calls again), or
     nothing is left but inf. No row may be used up at the start.
     """
-    rows = len(position)
+    rows, keys = len(position), times.view(np.int64)
     leaves = 1
     while leaves < rows:
         leaves *= 2
     # Node n has the children 2n and 2n + 1, the leaves are leaves..2 leaves - 1; those beyond the rows never win.
-    head = np.full(leaves, math.inf)
+    head, following = np.full(leaves, NEVER), np.full(leaves, NEVER)
     for i in range(rows):
-        head[i] = times[i, position[i]]
+        head[i] = keys[i, position[i]]
+        following[i] = keys[i, min(position[i] + 1, size[i] - 1)]
     winner = np.arange(-leaves, leaves)
     loser = np.zeros(leaves, dtype=np.int64)
-    loser_head = np.zeros(leaves)
+    loser_head = np.zeros(leaves, dtype=np.int64)
     for node in range(leaves - 1, 0, -1):
         left = winner[2 * node]
         right = winner[2 * node + 1]
@@ -53,11 +58,11 @@ def merge(
         loser[node] = left if right_wins else right
         loser_head[node] = head[loser[node]]
     row = natural(winner[1])
-    time = head[row]
-    while filled < len(out_time) and time < math.inf:
+    key = head[row]
+    while filled < len(out_time) and key < NEVER:
         at = natural(position[row])
         filled = natural(filled)
-        out_time[filled] = time
+        out_time[filled] = times[row, at]
         out_row[filled] = row
         out_value[filled] = values[row, at]
         filled += 1
@@ -65,15 +70,17 @@ def merge(
         position[row] = at
         if at == size[row]:
             break
-        time = times[row, at]
-        node = natural(leaves + row) >> 1
-        while node > 0:
+        key = following[row]
+        following[row] = keys[row, min(at + 1, size[row] - 1)]
+        node = natural(leaves + row)
+        while node > 1:
+            from_right = node & 1
+            node >>= 1
             other = natural(loser[node])
             other_head = loser_head[node]
-            other_wins = (other_head < time) | ((other_head == time) & (other < row))
+            other_wins = other_head < key + from_right
             loser[node] = row if other_wins else other
-            loser_head[node] = time if other_wins else other_head
+            loser_head[node] = key if other_wins else other_head
             row = other if other_wins else row
-            time = other_head if other_wins else time
-            node >>= 1
+            key = other_head if other_wins else key
     return filled
