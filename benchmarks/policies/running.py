@@ -5,7 +5,9 @@ compared only where the policy's queue is stable. Where the verdict on drift is 
 may be the best, the scenario is run again, LONGER times as long; what is in doubt then is marked.
 
 A trace is one run of one day: its queue rises and falls with the arrivals, and no drift can be told from that. There is
-no verdict; all policies are compared, by all the waiting that there was, that of jobs still waiting at the end included.
+no verdict; all policies are compared, by all the waiting that there was, that of jobs still waiting at the end included. Quantiles of
+waits come from a second run, which goes on after the last arrival until all are served: else a job that came just before the end
+would count as one that waits for ever.
 """
 
 from __future__ import annotations
@@ -13,14 +15,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.random import SeedSequence
 
 from benchmarks.policies.suite import Entry
 from benchmarks.policies.traces import WARMUP
 from slotwise.errors import InputError
+from slotwise.model import Scenario
 from slotwise.simulation.drift import LEAST_RISE, stable
 from slotwise.simulation.histogram import EDGES, quantiles
 from slotwise.simulation.measurements import Measurements, add_up
@@ -67,6 +71,8 @@ class Figures:
     """of all that arrived after the warm-up, by Little's law, those who still wait at the end included"""
     p99_wait: float
     p99_by_type: tuple[float, ...]
+    waits_by_type: tuple[int, ...]
+    """how many jobs these are the p99 of"""
     events_per_second: float
 
 
@@ -90,8 +96,9 @@ class Row:
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> Row:
         """From what `dataclasses.asdict` made of one."""
+        tuples = ("p99_by_type", "waits_by_type")
         figures = {
-            name: Figures(**{**f, "p99_by_type": tuple(f["p99_by_type"])}) if f else None
+            name: Figures(**f | {key: tuple(f[key]) for key in tuples}) if f else None
             for name, f in found["figures"].items()
         }
         return cls(**{**found, "types": tuple(found["types"]), "figures": figures})
@@ -161,6 +168,9 @@ def run_row(
         for policy in policies
         for n in range(scenario.run.replications)
     ]
+    if trace:
+        longer = until_served(scenario, jobs)
+        tasks += [replace(task, scenario=longer) for task in tasks]
     with ThreadPoolExecutor(threads) as pool:
         results = list(pool.map(_one, tasks))
     for policy in policies:
@@ -168,6 +178,19 @@ def run_row(
         found = [m for m in mine if m is not None]
         row.figures[policy] = figures_of(policy, jobs, found, trace) if len(found) == len(mine) else None
     return row
+
+
+def until_served(scenario: Scenario, jobs: Jobs) -> Scenario:
+    """A trace that goes on until every job is served: one after the other they would be by then."""
+    source, times, work = jobs.open(SeedSequence(0)), [], 0.0
+    while len(chunk := source.next(1 << 20)):
+        times.append(chunk.time)
+        work += float(chunk.duration.sum())
+    arrivals = np.concatenate(times)
+    end = float(arrivals[-1]) + work
+    warm = float(arrivals[int(WARMUP * len(arrivals))]) / end
+    run = scenario.run.model_copy(update={"until": end, "jobs": None, "events": None, "warmup": warm})
+    return scenario.model_copy(update={"run": run})
 
 
 def _one(task: Task) -> Measurements | None:
@@ -178,8 +201,9 @@ def _one(task: Task) -> Measurements | None:
 
 
 def figures_of(policy: str, jobs: Jobs, runs: Sequence[Measurements], trace: bool) -> Figures:
-    """Over the replications: means of means, quantiles of all waits together."""
-    by_type = [p99_of(runs, [j]) for j in range(len(jobs.types))]
+    """Over the replications: means of means, quantiles of all waits together. Of a trace the second run is for the latter."""
+    waits, runs = (runs[1:], runs[:1]) if trace else (runs, runs)
+    by_type = [p99_of(waits, [j]) for j in range(len(jobs.types))]
     verdict = stable([m.queue_series for m in runs])
     # a rise that may be chance, or a divergence that may be slow settling
     rises = verdict.rise > LEAST_RISE and not verdict.returned
@@ -191,8 +215,9 @@ def figures_of(policy: str, jobs: Jobs, runs: Sequence[Measurements], trace: boo
         doubtful=not trace and bool(doubtful) and mean_queue > 1.0,
         mean_queue=mean_queue,
         mean_wait=mean_queue / jobs.rate if not trace else mean_queue * runs[0].measured / _arrived(runs[0]),
-        p99_wait=p99_of(runs, list(range(len(jobs.types)))),
+        p99_wait=p99_of(waits, list(range(len(jobs.types)))),
         p99_by_type=tuple(by_type),
+        waits_by_type=tuple(int(sum(m.wait_sums[j, COUNT] for m in waits)) for j in range(len(jobs.types))),
         events_per_second=sum(m.events for m in runs) / sum(m.seconds for m in runs),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,6 +12,19 @@ from benchmarks.policies.running import Row
 
 SHOWN = ("algorithm1", "m14", "best-fit", "first-fit", "tetris", "myopic-maxweight")
 """whose ratios have a column of their own"""
+ENOUGH = 100
+"""jobs of a type that have a p99; of fewer it is just the longest wait"""
+
+
+class Wait(NamedTuple):
+    """The p99 wait of a type under two policies."""
+
+    ratio: float
+    scenario: str
+    type: str
+    jobs: int
+    mine: float
+    other: float
 
 
 def number(x: float) -> str:
@@ -69,15 +83,15 @@ def summary(rows: Sequence[Row], policies: Sequence[str]) -> list[list[str]]:
     return table
 
 
-def starvation(rows: Sequence[Row], policy: str, against: str) -> list[tuple[float, str, str, float, float]]:
+def starvation(rows: Sequence[Row], policy: str, against: str) -> list[Wait]:
     """p99 waits of single types in p99 waits of the same type under another policy, the worst first."""
     worst = []
     for row in rows:
         mine, other = row.figures.get(policy), row.figures.get(against)
         if mine is None or other is None or not mine.stable:
             continue
-        for name, a, b in zip(row.types, mine.p99_by_type, other.p99_by_type, strict=True):
-            worst.append((_times(a, b), row.name, name, a, b))
+        columns = zip(row.types, mine.waits_by_type, mine.p99_by_type, other.p99_by_type, strict=True)
+        worst += [Wait(_times(a, b), row.name, name, n, a, b) for name, n, a, b in columns]
     return sorted(worst, reverse=True)
 
 
@@ -121,7 +135,9 @@ def scenarios(rows: Sequence[Row], policy: str = "guarded", against: str = "algo
         who = next(
             (p for p, f in row.figures.items() if f is not None and f.stable and f.mean_queue == best), "none"
         )
-        types = starvation([row], policy, against) if against in row.figures else []
+        types = (
+            [w for w in starvation([row], policy, against) if w.jobs >= ENOUGH] if against in row.figures else []
+        )
         table.append(
             [
                 row.name + (" (trace)" if row.trace else ""),
@@ -131,7 +147,7 @@ def scenarios(rows: Sequence[Row], policy: str = "guarded", against: str = "algo
                 number(mine.mean_queue) + _mark(row, policy) if mine is not None else "-",
                 _ratio(row, policy),
                 *(_ratio(row, p) + _mark(row, p) for p in shown),
-                f"{types[0][0]:.2f}" if types else "-",
+                f"{types[0].ratio:.2f}" if types else "-",
             ]
         )
     return table

@@ -72,6 +72,8 @@ class NaiveGuarded:
         self.persistence = options.persistence
         self.clock = self.next_look = 0
         self.turns = self.given_up = 0
+        self.pace, self.ended, self.counted = [1.0 for _ in demand], [0 for _ in demand], [0 for _ in demand]
+        self.next_estimate, self.estimates, self.arrived = 256, 0, 0
         self.core_turns: Callable[[int], bool] = lambda number: True
         self.told: list[tuple[Hashable, int]] = []
         self.values: dict[Any, float] = {}
@@ -90,7 +92,25 @@ class NaiveGuarded:
 
     def gain(self, j: int) -> float:
         slots = sum(self.alone(server.kind, j) for server in self.present().values())
-        return float(math.pow(max(len(self.present()), 1) / max(slots, 1), self.exponent))
+        return float(math.pow(max(len(self.present()), 1) / max(slots, 1), self.exponent) * self.pace[j])
+
+    def notice_arrival(self) -> None:
+        """Every 16th arrival counts the running jobs."""
+        self.arrived += 1
+        if self.arrived % 16 == 0:
+            for k in self.types:
+                self.counted[k] += sum(self.holds(number)[k] for number in self.servers)
+
+    def notice_end(self, j: int) -> None:
+        """Learn how long jobs run, whenever the completions have doubled."""
+        self.ended[j] += 1
+        total = sum(self.ended)
+        if total >= self.next_estimate:
+            self.next_estimate, self.estimates = 2 * total, self.estimates + 1
+            mean = sum(self.counted) / total
+            for k in self.types:
+                own = (self.counted[k] + 10 * mean) / (self.ended[k] + 10)
+                self.pace[k] = min(8.0, max(1 / 8, math.sqrt(mean / own))) if own else 1.0
 
     def price(self, j: int) -> float:
         cost = sum(
@@ -303,6 +323,7 @@ class NaiveGuarded:
 
     def arrive(self, job: Hashable) -> None:
         j = self.type_of[job]
+        self.notice_arrival()
         self.clock += 1
         if self.size[job] != self.demand[j]:
             self.as_types = False
@@ -322,6 +343,7 @@ class NaiveGuarded:
         if server.state == "drains":
             return
         self.clock += 1
+        self.notice_end(self.type_of[job])
         if server.state == "turns":
             self.go_on_turning(number)
         elif any(self.lines):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from slotwise.model import Scenario, load_scenario, parse_scenario
-from slotwise.scheduling.policies import usable
+from slotwise.scheduling.policies import gains, usable
 from slotwise.scheduling.scheduler import Scheduler
 from slotwise.scheduling.state import MODE, SERVER, STALLED, STATUS, TYPE
 from slotwise.simulation.drift import stable
@@ -95,7 +95,7 @@ def test_a_type_that_few_servers_can_hold_is_dearer() -> None:
     scarce = (room["big"] + room["small"]) / room["big"]
     assert usable.prices(state) == pytest.approx([scarce * (8 / 12 + 5 / 20), 3 / 12 + 4 / 20, 1 / 12 + 2 / 20])
     slots = np.array([2 * 1, 2 * 4 + 3 * 2, 2 * 10 + 3 * 4])
-    assert usable.gains(state) == pytest.approx((5 / slots) ** 1.25)
+    assert gains.gains(state) == pytest.approx((5 / slots) ** 1.25)
 
 
 class Watched:
@@ -150,7 +150,7 @@ class Watched:
         """A refill lowers the weight by c (p_max + V_max) at most (inequality 3)."""
         state, store = self.scheduler._state, self.scheduler._store
         price, c = usable.prices(state), float(store.arrays["policy_floats"][usable.BASE])
-        weight = usable.gains(state) * queue + c * price
+        weight = gains.gains(state) * queue + c * price
         room = store.sizes.capacity[store.arrays["servers"][server, 0]]
         allowed = c * (price.max() + usable.usable(state, room))
         if not self.less:
@@ -229,7 +229,7 @@ def test_servers_come_and_go_while_others_turn() -> None:
     rows = scheduler._store.arrays["servers"]
     present = np.flatnonzero(rows[:, STATUS] == 1)
     most = scheduler._store.arrays["most"][rows[present, 0]].sum(axis=0)
-    assert usable.gains(scheduler._state) == pytest.approx((len(present) / most) ** 1.25)
+    assert gains.gains(scheduler._state) == pytest.approx((len(present) / most) ** 1.25)
 
 
 def test_with_very_long_queues_jobs_count_as_their_types() -> None:

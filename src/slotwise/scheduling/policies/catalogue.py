@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from slotwise.errors import InputError
-from slotwise.scheduling.policies import backfill, fitting, guarded, sampling, slots, usable, virtual
+from slotwise.scheduling.policies import backfill, fitting, gains, guarded, sampling, slots, usable, virtual
 from slotwise.scheduling.policy import FitOptions, Options, Policy
 from slotwise.scheduling.store import Store
 
@@ -137,8 +137,10 @@ class Guarded(Policy):
         write_beta(o, store)
         whole, real = store.arrays["policy_ints"], store.arrays["policy_floats"]
         whole[usable.SPOILS] = 1
-        real[usable.BASE], real[usable.EXPONENT], real[usable.POWER] = o.tightness, o.size_exponent, o.scarcity
+        real[usable.BASE], real[gains.EXPONENT], real[usable.POWER] = o.tightness, o.size_exponent, o.scarcity
         real[usable.PERSISTENCE] = o.persistence
+        whole[gains.NEXT_ESTIMATE] = gains.FIRST_ESTIMATE
+        gains.paces(state)[:] = 1.0
         usable.resource_prices(state)[:] = 1.0
         score = np.zeros((state.n_classes, state.n_resources + 1))
         score[:, :-1] = 1.0 / np.maximum(sizes.capacity.max(axis=0), 1)

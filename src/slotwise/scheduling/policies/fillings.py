@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
-from slotwise.scheduling.policies.usable import BASE, SPOILS, STALE, gains, prices, set_prices, usable
+from slotwise.scheduling.policies.gains import gains
+from slotwise.scheduling.policies.usable import BASE, SPOILS, STALE, prices, set_prices, usable
 from slotwise.scheduling.state import (
     CLASS,
     HEAD,

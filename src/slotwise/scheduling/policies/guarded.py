@@ -24,6 +24,7 @@ from slotwise.scheduling import bitmap, fitindex
 from slotwise.scheduling.moves import reindex, start
 from slotwise.scheduling.policies.fillings import best_filling, by_type, set_room, set_weights
 from slotwise.scheduling.policies.fitting import fits, set_need
+from slotwise.scheduling.policies.gains import notice_arrival, notice_end
 from slotwise.scheduling.policies.slots import beta
 from slotwise.scheduling.policies.usable import (
     CLOCK,
@@ -71,6 +72,7 @@ LOOKS = 256
 
 def arrive(s: State, j: int, i: int) -> None:
     """A new head of line is placed if it fits anywhere."""
+    notice_arrival(s)
     policy_ints(s)[CLOCK] += 1
     if s.actual and policy_ints(s)[SPOILS]:
         # V(F) is about whole jobs of the types; where jobs ask for less than their types it says nothing
@@ -85,6 +87,7 @@ def arrive(s: State, j: int, i: int) -> None:
 
 def complete(s: State, j: int, server: int) -> None:
     """Room on the server: refill it, or turn it to a better configuration."""
+    notice_end(s, j)
     notice_use(s)
     policy_ints(s)[CLOCK] += 1
     if servers(s)[server, MODE] == STALLED:

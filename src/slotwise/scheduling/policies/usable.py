@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
+from slotwise.scheduling.policies.gains import NUMBERS, WORK, set_gains, slots
 from slotwise.scheduling.state import (
     CLASS,
     PRESENT,
@@ -36,12 +37,10 @@ from slotwise.scheduling.state import (
 
 # policy_ints beside those of `slots`
 SPOILS, SEEN, STALE, CLOCK, NEXT_LOOK = 8, 9, 10, 11, 12
-WORK = 16  # J slots, R for a free vector, (J + 1) R and J for the search, then MEMO keys of R
+# from WORK of `gains` on: J slots, R for a free vector, (J + 1) R and J for the search, then MEMO keys of R
 # policy_floats beside those of `slots`
-BASE, EXPONENT, POWER, PERSISTENCE = 3, 4, 5, 6
-NUMBERS = (
-    8  # J gains, R sums of use, R prices of resources, J prices of jobs, J + 1 rooms, J R bounds, then MEMO values
-)
+BASE, POWER, PERSISTENCE = 3, 5, 6
+# behind the 4 J numbers of `gains`: R sums of use, R prices of resources, J prices of jobs, J + 1 rooms, J R bounds, then MEMO values
 MEMO = 4096
 NODES = 2000
 """steps after which the search for V(F) takes the best that it has found"""
@@ -60,70 +59,64 @@ def whole_numbers(n_types: int, n_resources: int) -> int:
 
 def real_numbers(n_types: int, n_resources: int) -> int:
     """How many policy_floats."""
-    return NUMBERS + 3 * n_types + 1 + 2 * n_resources + n_types * n_resources + MEMO
-
-
-@kernel
-def gains(s: State) -> F8:
-    """(J,): g_j, what one waiting job counts."""
-    return policy_floats(s)[NUMBERS : NUMBERS + s.n_types]
+    return NUMBERS + 6 * n_types + 1 + 2 * n_resources + n_types * n_resources + MEMO
 
 
 @kernel
 def use_sums(s: State) -> F8:
     """(R,): use, added up over the completions since prices were last set."""
-    first = NUMBERS + s.n_types
+    first = NUMBERS + 4 * s.n_types
     return policy_floats(s)[first : first + s.n_resources]
 
 
 @kernel
 def resource_prices(s: State) -> F8:
     """(R,): pi_r."""
-    first = NUMBERS + s.n_types + s.n_resources
+    first = NUMBERS + 4 * s.n_types + s.n_resources
     return policy_floats(s)[first : first + s.n_resources]
 
 
 @kernel
 def prices(s: State) -> F8:
     """(J,): p_j."""
-    first = NUMBERS + s.n_types + 2 * s.n_resources
+    first = NUMBERS + 4 * s.n_types + 2 * s.n_resources
     return policy_floats(s)[first : first + s.n_types]
 
 
 @kernel
 def hosts(s: State) -> F8:
     """(J + 1,): the room of the servers that can hold a type, in shares of the largest; last that of all servers."""
-    first = NUMBERS + 2 * s.n_types + 2 * s.n_resources
+    first = NUMBERS + 5 * s.n_types + 2 * s.n_resources
     return policy_floats(s)[first : first + s.n_types + 1]
 
 
 @kernel
 def _bounds(s: State) -> F8:
     """(J R,): the most price per unit of a resource, over the n-th largest type and the smaller ones."""
-    first = NUMBERS + 3 * s.n_types + 1 + 2 * s.n_resources
+    first = NUMBERS + 6 * s.n_types + 1 + 2 * s.n_resources
     return policy_floats(s)[first : first + s.n_types * s.n_resources]
 
 
 @kernel
 def _known(s: State) -> F8:
     """(MEMO,): V of the free vector that has this place, below 0 where none has."""
-    first = NUMBERS + 3 * s.n_types + 1 + 2 * s.n_resources + s.n_types * s.n_resources
+    first = NUMBERS + 6 * s.n_types + 1 + 2 * s.n_resources + s.n_types * s.n_resources
     return policy_floats(s)[first : first + MEMO]
 
 
 @kernel
 def count_server(s: State, server: int, sign: int) -> None:
     """A server has come (sign 1) or goes (sign -1): so much more or less room, and slots for each type alone."""
-    whole, rooms, c, room = policy_ints(s), hosts(s), servers(s)[server, CLASS], 0.0
+    rooms, c, room = hosts(s), servers(s)[server, CLASS], 0.0
     for r in range(s.n_resources):
         largest = _largest(s, r)
         room += capacity(s)[c, r] / largest if largest > 0 else 0.0
     rooms[s.n_types] += sign * room
     for j in range(s.n_types):
-        whole[WORK + j] += sign * most(s)[c, j]
+        slots(s)[j] += sign * most(s)[c, j]
         rooms[j] += sign * room if most(s)[c, j] > 0 else 0.0
-        gains(s)[j] = math.pow(max(s.n_servers, 1) / max(whole[WORK + j], 1), policy_floats(s)[EXPONENT])
-    whole[STALE] = 1
+    set_gains(s)
+    policy_ints(s)[STALE] = 1
 
 
 @kernel

@@ -1,0 +1,120 @@
+"""What one waiting job of a type counts for `guarded`: more the more room it needs, less the longer such jobs run.
+
+    g_j = (L / slots for type j on the L servers)^e sqrt(S / S_j),
+
+S_j the mean service time of type j, S that of all jobs. Room and time are what a job keeps others from; of two types that wait
+alike, the one that is served sooner shortens the queues sooner.
+
+Nobody tells the policy how long jobs run, and it has no clock. By Little's law the running jobs of type j are, on the average,
+S_j times its completions in a unit of time, so that
+
+    S_j / S = (N_j / N) / (D_j / D),
+
+N_j the running jobs of type j added up over many moments, N those of all types, D_j and D the completions. The moments are
+arrivals, for Poisson arrivals see what is there on the average over time (completions do not: a job that runs alone is never seen
+by them). Each type starts with a few completions of mean length. The estimate is taken whenever the completions have doubled:
+gains change ever more rarely, as the proof needs.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slotwise._kernel import kernel
+from slotwise.scheduling.state import State, policy_floats, policy_ints, running_by_type
+
+ENDED, NEXT_ESTIMATE, ARRIVED = 13, 14, 15
+"""of policy_ints: the completions so far, at how many the next estimate is due, and the arrivals"""
+WORK = 16
+"""of policy_ints: the first of J numbers of slots"""
+EXPONENT = 4
+"""of policy_floats: e"""
+NUMBERS = 8
+"""of policy_floats: the first of 4 J that are kept here"""
+FIRST_ESTIMATE = 256
+EVERY = 16
+"""arrivals from one moment at which running jobs are counted to the next"""
+PRIOR = 10.0
+"""completions of mean length with which a type starts"""
+MOST = 8.0
+"""A gain is changed at most by this factor, and at least by one over it."""
+
+F8 = NDArray[np.float64]
+
+
+@kernel
+def gains(s: State) -> F8:
+    """(J,): g_j."""
+    return policy_floats(s)[NUMBERS : NUMBERS + s.n_types]
+
+
+@kernel
+def paces(s: State) -> F8:
+    """(J,): sqrt(S / S_j), as far as it is known."""
+    first = NUMBERS + s.n_types
+    return policy_floats(s)[first : first + s.n_types]
+
+
+@kernel
+def ended(s: State) -> F8:
+    """(J,): D_j."""
+    first = NUMBERS + 2 * s.n_types
+    return policy_floats(s)[first : first + s.n_types]
+
+
+@kernel
+def counted(s: State) -> F8:
+    """(J,): N_j."""
+    first = NUMBERS + 3 * s.n_types
+    return policy_floats(s)[first : first + s.n_types]
+
+
+@kernel
+def slots(s: State) -> NDArray[np.int64]:
+    """(J,): how many jobs of each type alone all servers could hold."""
+    return policy_ints(s)[WORK : WORK + s.n_types]
+
+
+@kernel
+def set_gains(s: State) -> None:
+    """g_j anew: servers, or paces, have changed."""
+    for j in range(s.n_types):
+        room = max(s.n_servers, 1) / max(slots(s)[j], 1)
+        gains(s)[j] = math.pow(room, policy_floats(s)[EXPONENT]) * paces(s)[j]
+
+
+@kernel
+def notice_arrival(s: State) -> None:
+    """A job arrives, and every now and then counts those that run."""
+    whole = policy_ints(s)
+    whole[ARRIVED] += 1
+    if whole[ARRIVED] % EVERY == 0:
+        for j in range(s.n_types):
+            counted(s)[j] += running_by_type(s)[j]
+
+
+@kernel
+def notice_end(s: State, j: int) -> None:
+    """A job of type j has ended."""
+    whole = policy_ints(s)
+    ended(s)[j] += 1.0
+    whole[ENDED] += 1
+    if whole[ENDED] >= whole[NEXT_ESTIMATE]:
+        whole[NEXT_ESTIMATE] = 2 * whole[ENDED]
+        set_paces(s)
+        set_gains(s)
+
+
+@kernel
+def set_paces(s: State) -> None:
+    """sqrt(S / S_j) from what was counted."""
+    total = 0.0
+    for j in range(s.n_types):
+        total += counted(s)[j]
+    each = total / policy_ints(s)[ENDED]  # running jobs counted for each completion: S, in some unit
+    for j in range(s.n_types):
+        mean = (counted(s)[j] + PRIOR * each) / (ended(s)[j] + PRIOR)
+        paces(s)[j] = min(MOST, max(1.0 / MOST, math.sqrt(each / mean))) if mean > 0.0 else 1.0
