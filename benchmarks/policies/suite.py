@@ -182,8 +182,11 @@ def unlike_servers() -> Scenario:
 
 def suite(held_out: bool = False) -> list[Entry]:
     """All of it."""
-    fixed: list[Entry] = []
-    if not held_out:
-        fixed = [*paper(), *traps(), *laws(), *(Entry(*named) for named in traces.scenarios())]
+    fixed = [] if held_out else [*paper(), *traps(), *laws()]
     seeds = [*HELD_OUT] if held_out else [*RANDOM, *FOUND]
-    return fixed + [Entry(f"random-{seed}", random_scenario(seed)) for seed in seeds]
+    named = traces.held_out() if held_out else traces.scenarios()
+    return [
+        *fixed,
+        *(Entry(name, made) for name, made in named),
+        *(Entry(f"random-{seed}", random_scenario(seed)) for seed in seeds),
+    ]

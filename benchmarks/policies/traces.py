@@ -1,4 +1,4 @@
-"""Traces in the suite: both generators, and the real ones that lie beside the project, each on servers that it loads to .92.
+"""Traces in the suite: both generators, and the real ones that lie beside the project, on servers that they load to .92 or more.
 
 The load of a trace is what its jobs would hold on endless servers, on the average over the measured part (from a quarter of the
 jobs on), as a share of the scarcest resource. Where the servers are alike there are as many as give that load; where
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -83,25 +83,46 @@ REAL = (
 )
 
 
-def scenarios(load: float = 0.92, heavy: float = 0.97) -> Iterator[tuple[str, Scenario]]:
+LOAD, HEAVY = 0.92, 0.97
+
+
+def scenarios() -> Iterator[tuple[str, Scenario]]:
     """All of them; a line on standard error for each real one that is not there."""
+    yield from generated(1, (LOAD, HEAVY))
+    yield from real_ones((LOAD, HEAVY), (LOAD,))
+
+
+def held_out() -> Iterator[tuple[str, Scenario]]:
+    """The generators with another seed, the real traces at other loads."""
+    for name, made in generated(2, (LOAD,)):
+        yield f"{name}-seed-2", made
+    yield from real_ones((0.85,), (0.85, 0.97))
+
+
+def generated(seed: int, loads: Sequence[float]) -> Iterator[tuple[str, Scenario]]:
+    """What the generators make of a seed."""
     for name, capacity in (("google-like", UNIT), ("azure-like", {"cpu": 32.0, "memory": 128.0})):
-        trace = open_trace(name, GENERATED_JOBS, 1)
-        for share in (load, heavy):
+        trace = open_trace(name, GENERATED_JOBS, seed)
+        for share in loads:
             servers: Servers = [(_enough(trace, capacity, share), capacity)]
-            yield f"{name}-{share}", scenario(name, servers, jobs=GENERATED_JOBS)
+            yield f"{name}-{share}", scenario(name, servers, jobs=GENERATED_JOBS, seed=seed)
+
+
+def real_ones(google_loads: Sequence[float], loads: Sequence[float]) -> Iterator[tuple[str, Scenario]]:
+    """The traces beside the project."""
     google = google_window()
     if google is None:
         print("google2011 is not beside the project: skipped", file=sys.stderr)
     else:
         trace = open_trace(str(google), None, 1)
-        for share in (load, heavy):
+        for share in google_loads:
             yield f"google2011-{share}", scenario(str(google), [(_enough(trace, UNIT, share), UNIT)])
     for real in REAL:
-        if (SHARED / real.path).exists():
-            yield f"{real.name}-{load}", prepared(real, load)
-        else:
+        if not (SHARED / real.path).exists():
             print(f"{real.name} is not beside the project: skipped", file=sys.stderr)
+            continue
+        for share in loads:
+            yield f"{real.name}-{share}", prepared(real, share)
 
 
 def google_window() -> Path | None:
@@ -137,7 +158,9 @@ def prepared(real: Real, load: float) -> Scenario:
     return scenario(str(out), servers, typing=real.typing)
 
 
-def scenario(trace: str, servers: Servers, *, typing: str = "power-of-two", jobs: int | None = None) -> Scenario:
+def scenario(
+    trace: str, servers: Servers, *, typing: str = "power-of-two", jobs: int | None = None, seed: int = 1
+) -> Scenario:
     """A trace on such servers."""
     return parse_scenario(
         {
@@ -150,7 +173,7 @@ def scenario(trace: str, servers: Servers, *, typing: str = "power-of-two", jobs
                 ],
             },
             "workload": {"trace": trace, "typing": {"method": typing}},
-            "run": ({"jobs": jobs} if jobs else {}) | {"warmup": WARMUP},
+            "run": ({"jobs": jobs} if jobs else {}) | {"warmup": WARMUP, "seed": seed},
         }
     )
 
