@@ -124,11 +124,11 @@ def leave_queue(s: State, i: int) -> None:
 @kernel
 def _resize(s: State, j: int, q: int, by: int) -> None:
     j, q = natural(j), natural(q)
+    length = queue_length(s)[j] + by
+    queue_length(s)[j] = length
+    weight(s)[j] = math.log(1.0 + length) if s.log_weights else float(length)
     queues(s)[q, LENGTH] += by
-    lengths = queue_length(s)
-    lengths[j] += by
     s.n_waiting += by
-    weight(s)[j] = math.log(1.0 + lengths[j]) if s.log_weights else float(lengths[j])
     if s.own_queues and q < s.max_servers * s.n_types:
         refresh_shortest(s, j, q // s.n_types)
 
