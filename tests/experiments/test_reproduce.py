@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -79,18 +78,19 @@ def test_on_a_trace_a_policy_that_draws_nothing_is_run_once() -> None:
     assert heard[-1] == pytest.approx(1.0)
 
 
-def test_what_is_shown_is_compiled_ahead_by_two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_shown_is_compiled_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {*ahead.HERE, *ahead.ELSEWHERE} >= set(SHOWN)
-    calls: list[Any] = []
+    asked: list[tuple[str, ...]] = []
     monkeypatch.setattr(ahead, "HERE", ("m14",))
-    monkeypatch.setattr(ahead, "ELSEWHERE", ())
-    monkeypatch.setattr(ahead, "try_out", calls.append)
+    monkeypatch.setattr(ahead, "ELSEWHERE", ("fifo",))
+    monkeypatch.setattr(ahead.ahead, "begin", lambda *parts: asked.append(parts))
+    monkeypatch.setattr(ahead.ahead, "wait", lambda *parts: asked.append(parts))
     monkeypatch.setattr(ahead, "is_compiled", lambda *_: True)
     ahead.compile_ahead()
-    assert calls == []
+    assert asked == []
     monkeypatch.setattr(ahead, "is_compiled", lambda *_: False)
     ahead.compile_ahead()
-    assert calls == [("m14",)]
+    assert asked == [("fifo",), ("loop",), ("loop",), ("fifo",)]
 
 
 def test_sweep_sees_mistakes_first() -> None:

@@ -121,17 +121,13 @@ def run(
             return MORE_ROOM
         advance(s, m, now)
         s.now = now
+        leaf = server = NOBODY
         if what == 1:
             i = natural(int(tree[root, 1]))
             leaf, server = int(stays(m)[i, LEAF]), natural(jobs(s)[i, SERVER])
             shift(m)[natural(jobs(s)[i, TYPE])] -= now - m.settled
             drive.complete(s, i, complete)
             m.completions += 1
-            close_event(s, m, now, leaf, False)
-            if far:
-                look_ahead(s, m, leaf)
-            if servers(s)[server, STATUS] == DRAINING and servers(s)[server, COUNT] == 0:
-                take_away(s, m, server)
         elif what == 0:
             i, j = natural(s.free_job), natural(job_type[at])
             stays(m)[i, ARRIVAL] = now
@@ -144,11 +140,15 @@ def run(
             m.at_job += 1
             m.arrivals += 1
             drive.submit(s, j, arrive)
-            close_event(s, m, now, NOBODY, False)
         else:
             m.ticks += 1
             drive.tick(s, tick)
-            close_event(s, m, now, NOBODY, True)
+        close_event(s, m, now, leaf, what == 3)
+        if leaf != NOBODY:
+            if far:
+                look_ahead(s, m, leaf)
+            if servers(s)[server, STATUS] == DRAINING and servers(s)[server, COUNT] == 0:
+                take_away(s, m, server)
         if s.failed:
             return FAULT
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import SeedSequence
@@ -14,18 +14,19 @@ from numpy.typing import NDArray
 from slotwise.model import Scenario
 from slotwise.packing import spaces_of
 from slotwise.scheduling import chance, drive
+from slotwise.scheduling.hooks import Hooks
 from slotwise.scheduling.policies import make_policy
 from slotwise.scheduling.policy import Policy
 from slotwise.scheduling.scheduler import raise_fault
 from slotwise.scheduling.store import Store
-from slotwise.simulation import churn, loop
+from slotwise.simulation import ahead, churn, loop
 from slotwise.simulation.measurements import Measurements, read
 from slotwise.simulation.meter import MeterStore
 from slotwise.simulation.serverevents import ServerEvents
 from slotwise.simulation.statistics import mser5
 from slotwise.workloads.jobs import Jobs
 from slotwise.workloads.laws import child
-from slotwise.workloads.source import Chunk
+from slotwise.workloads.source import Chunk, Source
 
 CHUNK = 16_384
 FIRST_CHUNK = 1_024
@@ -71,7 +72,21 @@ def replicate(
     return _run(task, progress, stopped)
 
 
-def _run(task: Task, progress: Progress | None, stopped: Callable[[], bool] | None) -> Measurements:
+class Prepared(NamedTuple):
+    """Everything is there, and nothing has happened yet."""
+
+    store: Store
+    meters: MeterStore
+    hooks: Hooks
+    source: Source
+    timeline: ServerEvents
+    limits: _Limits
+    undrawn: Any
+    """where the policy's random numbers stood when it had drawn none"""
+
+
+def prepare(task: Task) -> Prepared:
+    """Make what a run needs. Here, and not later, a policy is compiled if it never was before."""
     scenario, jobs = task.scenario, task.jobs
     seed = child(SeedSequence(scenario.run.seed), task.replication)
     policy = task.make_policy()
@@ -98,26 +113,29 @@ def _run(task: Task, progress: Progress | None, stopped: Callable[[], bool] | No
         meters.meter.servers_now += 1
     if state.tick_rate > 0:
         meters.meter.next_tick = 0.0  # redrawn after the first event
-    source = jobs.open(child(seed, WORKLOAD))
+    return Prepared(store, meters, hooks, jobs.open(child(seed, WORKLOAD)), timeline, limits, undrawn)
+
+
+def _run(task: Task, progress: Progress | None, stopped: Callable[[], bool] | None) -> Measurements:
+    ahead.begin(ahead.LOOP)
+    try:
+        ready = prepare(task)
+    except BaseException:
+        ahead.give_up()
+        raise
+    ahead.wait(ahead.LOOP)
+    state: Any = ready.store.state
     begun = time.perf_counter()
-    _drive(task, store, meters, hooks, source, timeline, limits, progress, stopped)
-    loop.finish(state, meters.meter)
-    name = policy.name or type(policy).__name__
+    _drive(ready, progress, stopped)
+    loop.finish(state, ready.meters.meter)
+    name = ready.store.policy.name or type(ready.store.policy).__name__
     seconds = time.perf_counter() - begun
-    return read(store, meters, name, task.replication, seconds, chance.position(state) != undrawn)
+    drew = chance.position(state) != ready.undrawn
+    return read(ready.store, ready.meters, name, task.replication, seconds, drew)
 
 
-def _drive(
-    task: Task,
-    store: Store,
-    meters: MeterStore,
-    hooks: Any,
-    source: Any,
-    timeline: ServerEvents,
-    limits: _Limits,
-    progress: Progress | None,
-    stopped: Callable[[], bool] | None,
-) -> None:
+def _drive(ready: Prepared, progress: Progress | None, stopped: Callable[[], bool] | None) -> None:
+    store, meters, hooks, source, timeline, limits, _ = ready
     state: Any = store.state
     meter: Any = meters.meter
     chunk, wanted = _Empty, FIRST_CHUNK

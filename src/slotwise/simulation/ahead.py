@@ -1,0 +1,53 @@
+"""The first run ever compiles on two cores: another process compiles the loop while this one compiles the policy.
+
+The other one (`parts`) leaves its part in the cache on disk, where this one finds it. If it fails nothing is lost but time.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from slotwise._kernel import JIT, is_compiled
+
+LOOP = "loop"
+
+_others: dict[str, subprocess.Popen[bytes] | None] = {}
+"""who compiles a part; None: somebody has asked for it, but nobody need do it"""
+
+
+def begin(*parts: str) -> None:
+    """Have the loop, or some policies, compiled by another process if nothing is compiled yet and there is a second core."""
+    if _others.keys() >= set(parts):
+        return
+    other = None
+    if JIT and not is_compiled("simulation", "loop") and (os.cpu_count() or 1) > 1 and sys.executable:
+        command = [sys.executable, "-m", "slotwise.simulation.parts", *parts]
+        # in a session of its own: Ctrl-C is for this process, which then ends the other
+        other = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
+    _others.update(dict.fromkeys(parts, other))
+
+
+def wait(*parts: str) -> None:
+    """Until these parts are done."""
+    try:
+        for part in parts:
+            other = _others.get(part)
+            if other is not None:
+                other.wait()
+    except BaseException:
+        give_up()
+        raise
+
+
+def give_up() -> None:
+    """End all that others do."""
+    for other in _others.values():
+        if other is not None:
+            other.kill()
+
+
+def alone() -> None:
+    """This process is one of the others, and asks for no more of them."""
+    _others[LOOP] = None
