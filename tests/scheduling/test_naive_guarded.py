@@ -139,3 +139,27 @@ def test_types_that_run_longer_count_less() -> None:
     assert gains.paces(scheduler._state) == pytest.approx(expected)
     assert gains.gains(scheduler._state) == pytest.approx(before * expected)
     assert gains.paces(scheduler._state)[2] == 1.0  # nobody has seen any of these
+
+
+@pytest.mark.skipif(not JIT, reason="too many events for plain Python")
+def test_what_is_long_ago_is_forgotten() -> None:
+    server = ServerClass(name="s", count=1, capacity=(100,))
+    types = [JobType(name=name, demand=(1,)) for name in ("a", "b")]
+    scheduler = Scheduler(Cluster(resources=("cpu",), servers=(server,)), types, "guarded")
+    paces, number = [], 0
+    for long, short in (("a", "b"), ("b", "a")):
+        first = number
+        for n in range(first, first + 8):
+            scheduler.submit((long, n), long)
+        for number in range(first, first + gains.WINDOW):
+            scheduler.submit((short, number), short)
+            scheduler.complete((long, number))
+            scheduler.submit((long, number + 8), long)
+            scheduler.complete((short, number))
+        for n in range(number + 1, number + 9):
+            scheduler.complete((long, n))
+        number += 1
+        paces.append(gains.paces(scheduler._state).copy())
+    # every 16th arrival is that of a long job, which meets seven others and a short one
+    assert paces[0] == pytest.approx(np.sqrt([4 / 7, 4]), rel=1e-2)
+    assert paces[1] == pytest.approx(paces[0][::-1], rel=0.3)

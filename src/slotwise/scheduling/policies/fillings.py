@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
-from slotwise.scheduling.policies.gains import gains
+from slotwise.scheduling.policies.gains import LONG, gains
 from slotwise.scheduling.policies.usable import BASE, SPOILS, STALE, prices, set_prices, usable
 from slotwise.scheduling.state import (
     CLASS,
@@ -40,8 +40,6 @@ from slotwise.scheduling.state import (
 )
 
 BY_SIZE, BY_WEIGHT, BY_DENSITY = 0, 1, 2
-LONG = 1000
-"""Waiting jobs per server from which on jobs are packed by the demand of their type, as the proof needs."""
 
 
 @kernel

@@ -12,8 +12,8 @@ S_j times its completions in a unit of time, so that
 
 N_j the running jobs of type j added up over many moments, N those of all types, D_j and D the completions. The moments are
 arrivals, for Poisson arrivals see what is there on the average over time (completions do not: a job that runs alone is never seen
-by them). Each type starts with a few completions of mean length. The estimate is taken whenever the completions have doubled:
-gains change ever more rarely, as the proof needs.
+by them). Each type starts with a few completions of mean length. An estimate is taken when the completions have doubled, later
+every WINDOW / 2 of them, and what is older then counts half. With very long queues it is not: gains must not change there, or nothing could be proven.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from slotwise._kernel import kernel
 from slotwise.scheduling.state import State, policy_floats, policy_ints, running_by_type
 
 ENDED, NEXT_ESTIMATE, ARRIVED = 13, 14, 15
-"""of policy_ints: the completions so far, at how many the next estimate is due, and the arrivals"""
+"""of policy_ints: the completions that count, at how many the next estimate is due, and the arrivals"""
 WORK = 16
 """of policy_ints: the first of J numbers of slots"""
 EXPONENT = 4
@@ -35,6 +35,9 @@ EXPONENT = 4
 NUMBERS = 8
 """of policy_floats: the first of 4 J that are kept here"""
 FIRST_ESTIMATE = 256
+WINDOW = 1 << 16
+LONG = 1000
+"""Waiting jobs per server from which on the proof applies: gains stay as they are, and jobs are packed by the demand of their type."""
 EVERY = 16
 """arrivals from one moment at which running jobs are counted to the next"""
 PRIOR = 10.0
@@ -103,18 +106,25 @@ def notice_end(s: State, j: int) -> None:
     ended(s)[j] += 1.0
     whole[ENDED] += 1
     if whole[ENDED] >= whole[NEXT_ESTIMATE]:
+        if s.n_waiting <= LONG * s.n_servers:
+            set_paces(s)
+            set_gains(s)
+        if whole[ENDED] >= WINDOW:
+            whole[ENDED] //= 2
+            for k in range(s.n_types):
+                ended(s)[k] *= 0.5
+                counted(s)[k] *= 0.5
         whole[NEXT_ESTIMATE] = 2 * whole[ENDED]
-        set_paces(s)
-        set_gains(s)
 
 
 @kernel
 def set_paces(s: State) -> None:
     """sqrt(S / S_j) from what was counted."""
-    total = 0.0
+    total, completions = 0.0, 0.0
     for j in range(s.n_types):
         total += counted(s)[j]
-    each = total / policy_ints(s)[ENDED]  # running jobs counted for each completion: S, in some unit
+        completions += ended(s)[j]
+    each = total / completions  # running jobs counted for each completion: S, in some unit
     for j in range(s.n_types):
         mean = (counted(s)[j] + PRIOR * each) / (ended(s)[j] + PRIOR)
         paces(s)[j] = min(MOST, max(1.0 / MOST, math.sqrt(each / mean))) if mean > 0.0 else 1.0
