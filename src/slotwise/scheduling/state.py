@@ -106,9 +106,11 @@ class State:
     n_scratch_ints: int
     n_params_floats: int
     n_params_ints: int
-    # hooks that are linked late: what keeps the indexes, what finds configurations without a table
+    # hooks that are linked late: what keeps the indexes, what finds configurations without a table, what `guarded` does in many places
     hook_reindex: int
     hook_solve: int
+    hook_place: int
+    hook_fill: int
     # addresses
     at_jobs: int
     at_job_demand: int

@@ -333,10 +333,11 @@ class Store:
                 where="snapshot",
                 remedy="restore it into a scheduler that was made as its own was",
             )
-        hooks = self.state.hook_reindex, self.state.hook_solve
+        hooks = {name: getattr(self.state, name) for name in State.__annotations__ if name.startswith("hook_")}
         for name, values in saved["arrays"].items():
             self.arrays[name] = aligned(values.shape, values.dtype)
             self.arrays[name][...] = values
         self.record[:] = saved["record"]
-        self.state.hook_reindex, self.state.hook_solve = hooks
+        for name, address in hooks.items():
+            setattr(self.state, name, address)
         self.refresh_addresses()

@@ -14,7 +14,18 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from slotwise.errors import InputError
-from slotwise.scheduling.policies import backfill, fitting, gains, guarded, sampling, slots, usable, virtual
+from slotwise.scheduling.hooks import late
+from slotwise.scheduling.policies import (
+    backfill,
+    fillings,
+    fitting,
+    gains,
+    guarded,
+    sampling,
+    slots,
+    usable,
+    virtual,
+)
 from slotwise.scheduling.policy import FitOptions, Options, Policy
 from slotwise.scheduling.store import Store
 
@@ -135,6 +146,7 @@ class Guarded(Policy):
         numbers = state.n_types, state.n_resources
         store.reserve_policy_numbers(usable.whole_numbers(*numbers), usable.real_numbers(*numbers))
         write_beta(o, store)
+        state.hook_place, state.hook_fill = late(guarded.place), late(fillings.find_filling)
         whole, real = store.arrays["policy_ints"], store.arrays["policy_floats"]
         whole[usable.SPOILS] = 1
         real[usable.BASE], real[gains.EXPONENT], real[usable.POWER] = o.tightness, o.size_exponent, o.scarcity

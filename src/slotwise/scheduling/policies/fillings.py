@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
+from slotwise.scheduling.memory import call_at, natural
 from slotwise.scheduling.policies.gains import LONG, gains
 from slotwise.scheduling.policies.usable import BASE, SPOILS, STALE, prices, set_prices, usable
 from slotwise.scheduling.state import (
@@ -40,6 +41,8 @@ from slotwise.scheduling.state import (
 )
 
 BY_SIZE, BY_WEIGHT, BY_DENSITY = 0, 1, 2
+HELD = 7
+"""of policy_floats: the weight that the server would hold with the best filling"""
 
 
 @kernel
@@ -54,7 +57,13 @@ def set_weights(s: State) -> None:
 @kernel
 def best_filling(s: State, server: int) -> float:
     """Leave the filling of most worth in choice(s)[1]; returns the weight of what the server would then hold."""
-    rule, most, held = BY_DENSITY, -1.0, 0.0
+    call_at(s.hook_fill, s, server, 0)
+    return float(policy_floats(s)[HELD])
+
+
+def find_filling(s: State, server: int, _: int) -> None:
+    """The late part of `best_filling`: compiled once, not anew in all that ask for it."""
+    rule, most, held = natural(BY_DENSITY), -1.0, 0.0  # not a constant: for one, `fill` would be compiled apart
     for other in range(3):
         mine = fill(s, server, other)
         worth = mine
@@ -64,7 +73,7 @@ def best_filling(s: State, server: int) -> float:
             rule, most, held = other, worth, mine
     if rule != BY_DENSITY:
         fill(s, server, rule)
-    return held
+    policy_floats(s)[HELD] = held
 
 
 @kernel

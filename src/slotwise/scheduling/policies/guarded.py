@@ -21,6 +21,7 @@ import math
 
 from slotwise._kernel import kernel
 from slotwise.scheduling import bitmap, fitindex
+from slotwise.scheduling.memory import call_at
 from slotwise.scheduling.moves import reindex, start
 from slotwise.scheduling.policies.fillings import best_filling, by_type, set_room, set_weights
 from slotwise.scheduling.policies.fitting import fits, set_need
@@ -262,6 +263,11 @@ def _settle(s: State) -> None:
 @kernel
 def place_heads(s: State, j: int) -> None:
     """Place the head of line of type j, and the next, while some server takes it."""
+    call_at(s.hook_place, s, j, 0)
+
+
+def place(s: State, j: int, _: int) -> None:
+    """The late part of `place_heads`: compiled once, not anew in all that ask for it."""
     while queues(s)[j, HEAD] >= 0:
         server = bitmap.first(s, j)
         if server >= 0:
