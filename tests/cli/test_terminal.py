@@ -17,7 +17,9 @@ import pytest
 import typer
 
 import slotwise
+from slotwise.__main__ import main as command
 from slotwise.cli import main as cli
+from slotwise.cli import running
 from slotwise.cli.main import COMMANDS, build, main
 from slotwise.workloads.generators import PROFILES
 from slotwise.workloads.profiles import generate
@@ -257,3 +259,26 @@ def test_tab_completes_in_the_shell(here: Path, shell: str) -> None:
         [shell, "-c", f"source completion; {act}"], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["example1", "example2"], done.stderr
+
+
+def test_a_mistake_is_seen_before_anything_is_compiled(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(running, "is_compiled", lambda *_: False)
+    for arguments in (["simulate", "example1", "-p", "nope"], ["compare", "example1", "--policy", "fifo,nope"]):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == cli.BAD_INPUT
+        assert "nope" in capsys.readouterr().err.splitlines()[0]
+
+
+def test_interrupted_while_it_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Impatient:
+        def find_spec(self, name: str, *_: Any) -> None:
+            if name == "slotwise.cli.main":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "slotwise.cli.main")
+    monkeypatch.setattr(sys, "meta_path", [Impatient(), *sys.meta_path])
+    with pytest.raises(SystemExit, match="slotwise: interrupted"):
+        command()

@@ -14,6 +14,7 @@ from slotwise.cli.running import (
     ScenarioArgument,
     SetOption,
     WorkersOption,
+    check_policies,
     folder,
     policy_names,
     progress_of,
@@ -55,6 +56,7 @@ def compare(
     if len(names) < 2:
         raise InputError("needs two policies or more", where="--policy", remedy="such as algorithm1,best-fit")
     pairs = [(name, ready.policy.options if name == ready.policy.name else {}) for name in names]
+    check_policies(pairs)
     if out is not None:
         folder(out)
     begun = time.perf_counter()

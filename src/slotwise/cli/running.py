@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from slotwise._kernel import is_compiled
 from slotwise.errors import InputError
 from slotwise.model import shipped_scenarios
-from slotwise.scheduling.policies import POLICIES
+from slotwise.scheduling.policies import POLICIES, make_policy
 
 
 def scenario_names(incomplete: str) -> list[str]:
@@ -74,6 +74,12 @@ def folder(path: Path) -> Path:
             f"cannot be made a folder ({problem.strerror or problem})", where=f"--out {path}", remedy="give another"
         ) from problem
     return path
+
+
+def check_policies(pairs: Iterable[tuple[str, dict[str, Any]]]) -> None:
+    """See mistakes in names and options before anything is compiled or run."""
+    for name, options in pairs:
+        make_policy(name, **options)
 
 
 SHOW_AFTER = 1.0

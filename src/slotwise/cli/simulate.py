@@ -15,6 +15,7 @@ from slotwise.cli.running import (
     ScenarioArgument,
     SetOption,
     WorkersOption,
+    check_policies,
     policy_names,
     progress_of,
 )
@@ -57,6 +58,7 @@ def simulate(
     ready = load_scenario(scenario, overrides or [])
     names = [name for group in policy or [ready.policy.name] for name in group.split(",")]
     pairs = [(name, ready.policy.options if name == ready.policy.name else {}) for name in names]
+    check_policies(pairs)
     code = 0
     with progress_of(len(pairs) * ready.run.replications) as report:
         try:
