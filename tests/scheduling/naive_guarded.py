@@ -110,7 +110,8 @@ class NaiveGuarded:
             mean = sum(self.counted) / total
             for k in self.types:
                 own = (self.counted[k] + 10 * mean) / (self.ended[k] + 10)
-                self.pace[k] = min(8.0, max(1 / 8, math.sqrt(mean / own))) if own else 1.0
+                octaves = math.floor(math.log2(mean / own) + 0.5) if own else 0
+                self.pace[k] = math.sqrt(2.0 ** max(-6, min(6, octaves)))
 
     def price(self, j: int) -> float:
         cost = sum(

@@ -35,15 +35,15 @@ EXPONENT = 4
 NUMBERS = 8
 """of policy_floats: the first of 4 J that are kept here"""
 FIRST_ESTIMATE = 256
-WINDOW = 1 << 16
+WINDOW = 1 << 20
 LONG = 1000
 """Waiting jobs per server from which on the proof applies: gains stay as they are, and jobs are packed by the demand of their type."""
 EVERY = 16
 """arrivals from one moment at which running jobs are counted to the next"""
 PRIOR = 10.0
 """completions of mean length with which a type starts"""
-MOST = 8.0
-"""A gain is changed at most by this factor, and at least by one over it."""
+MOST = 6.0
+"""octaves by which a type may run shorter or longer than the mean; a gain is changed by the factor 8 at most"""
 
 F8 = NDArray[np.float64]
 
@@ -119,7 +119,7 @@ def notice_end(s: State, j: int) -> None:
 
 @kernel
 def set_paces(s: State) -> None:
-    """sqrt(S / S_j) from what was counted."""
+    """sqrt(S / S_j) from what was counted, S / S_j rounded to a power of two: types that are alike stay so, whatever chance does."""
     total, completions = 0.0, 0.0
     for j in range(s.n_types):
         total += counted(s)[j]
@@ -127,4 +127,5 @@ def set_paces(s: State) -> None:
     each = total / completions  # running jobs counted for each completion: S, in some unit
     for j in range(s.n_types):
         mean = (counted(s)[j] + PRIOR * each) / (ended(s)[j] + PRIOR)
-        paces(s)[j] = min(MOST, max(1.0 / MOST, math.sqrt(each / mean))) if mean > 0.0 else 1.0
+        octaves = math.floor(math.log2(each / mean) + 0.5) if mean > 0.0 else 0.0
+        paces(s)[j] = math.pow(2.0, 0.5 * min(MOST, max(-MOST, octaves)))
