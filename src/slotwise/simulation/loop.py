@@ -106,7 +106,9 @@ def run(
         if next_event < now:
             now = next_event
             what = 2
-        if m.next_tick < now:
+        if m.next_tick < now and (
+            now < math.inf or s.n_waiting > 0
+        ):  # else nothing is left that a tick could start
             now = m.next_tick
             what = 3
         if not m.warm and m.warm_time > m.now and now > m.warm_time:
