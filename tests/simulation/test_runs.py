@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 
 import slotwise
-from slotwise.model import Scenario
+from slotwise.model import Scenario, parse_scenario
 from slotwise.simulation.meter import SAMPLES
+from slotwise.simulation.replication import Task, replicate
 from slotwise.simulation.serverevents import FAIL, JOIN, ServerEvents
 from slotwise.simulation.simulate import InterruptedRunError
 from slotwise.simulation.statistics import mser5
+from slotwise.simulation.workload import jobs_of
 
 Make = Callable[..., Scenario]
 
@@ -229,3 +231,17 @@ def test_memory_does_not_grow_with_finished_jobs() -> None:
         return float(done.stdout)
 
     assert peak(2_000_000) < peak(200_000) + 10  # MB; a single float a job would be 14
+
+
+def test_a_clock_stops_when_nothing_is_left_to_start() -> None:
+    """Else a run until a late time would ring through the ages."""
+    short = {"trace": "google-like", "typing": {"method": "power-of-two"}}
+    tables = {
+        "cluster": {"resources": ["cpu"], "servers": [{"name": "s", "count": 2, "capacity": [1]}]},
+        "workload": short,
+        "run": {"jobs": 300, "warmup": 0},
+    }
+    jobs = jobs_of(parse_scenario(tables))
+    run = replicate(Task(parse_scenario({**tables, "run": {"until": 1e12, "warmup": 0}}), jobs, "g16"))
+    assert (run.completions, run.ended, run.final_queue.sum()) == (300, 1e12, 0)
+    assert 0 < run.ticks < 1_000_000
