@@ -38,7 +38,7 @@ class Waits:
             where = scenario(self.trace, [(servers, UNIT)])
             jobs = jobs_of(where)
             run = replicate(Task(where, jobs, self.policy, self.options))
-            self.known[servers] = figures_of(self.policy, jobs, [run], trace=True).mean_wait
+            self.known[servers] = figures_of(self.policy, jobs, [run], True, [run]).mean_wait
         return self.known[servers]
 
     def fewest(self, target: float, low: int) -> int:

@@ -176,7 +176,12 @@ def run_row(
     for policy in policies:
         mine = [r for task, r in zip(tasks, results, strict=True) if task.policy == policy]
         found = [m for m in mine if m is not None]
-        row.figures[policy] = figures_of(policy, jobs, found, trace) if len(found) == len(mine) else None
+        if len(found) < len(mine):
+            row.figures[policy] = None
+        elif trace:
+            row.figures[policy] = figures_of(policy, jobs, found[:1], True, found[1:])
+        else:
+            row.figures[policy] = figures_of(policy, jobs, found, False, found)
     return row
 
 
@@ -200,9 +205,10 @@ def _one(task: Task) -> Measurements | None:
         return None  # not for this cluster, such as a policy for one resource
 
 
-def figures_of(policy: str, jobs: Jobs, runs: Sequence[Measurements], trace: bool) -> Figures:
-    """Over the replications: means of means, quantiles of all waits together. Of a trace the second run is for the latter."""
-    waits, runs = (runs[1:], runs[:1]) if trace else (runs, runs)
+def figures_of(
+    policy: str, jobs: Jobs, runs: Sequence[Measurements], trace: bool, waits: Sequence[Measurements]
+) -> Figures:
+    """Over the replications: means of means, quantiles of all waits together, those of the runs `waits`."""
     by_type = [p99_of(waits, [j]) for j in range(len(jobs.types))]
     verdict = stable([m.queue_series for m in runs])
     # a rise that may be chance, or a divergence that may be slow settling
