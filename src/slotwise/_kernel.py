@@ -29,9 +29,12 @@ def kernel(function: F) -> F:
     return cast(F, numba.njit(function, cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True))
 
 
-def is_compiled(part: str, module: str) -> bool:
-    """Whether kernels of a module are in the on-disk cache, so that a first run need not compile them."""
-    return not JIT or any((_PACKAGE / part / "__pycache__").glob(f"{module}.*.nbc"))
+def is_compiled(function: Any) -> bool:
+    """Whether a kernel is in the on-disk cache, wherever Numba keeps it, so that a first run need not compile it."""
+    if not JIT:
+        return True
+    name = f"{function.py_func.__module__.rpartition('.')[2]}.{function.py_func.__qualname__}"
+    return any(Path(function._cache.cache_path).glob(f"{name}-*.nbi"))
 
 
 def _drop_stale_cache() -> None:

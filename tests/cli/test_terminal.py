@@ -19,8 +19,8 @@ import typer
 import slotwise
 from slotwise.__main__ import main as command
 from slotwise.cli import main as cli
-from slotwise.cli import running
 from slotwise.cli.main import COMMANDS, build, main
+from slotwise.simulation import ahead
 from slotwise.workloads.generators import PROFILES
 from slotwise.workloads.profiles import generate
 from slotwise.workloads.traces import write_trace
@@ -264,7 +264,7 @@ def test_tab_completes_in_the_shell(here: Path, shell: str) -> None:
 def test_a_mistake_is_seen_before_anything_is_compiled(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(running, "is_compiled", lambda *_: False)
+    monkeypatch.setattr(ahead, "compiled", lambda: False)
     for arguments in (["simulate", "example1", "-p", "nope"], ["compare", "example1", "--policy", "fifo,nope"]):
         with pytest.raises(SystemExit) as ended:
             main(arguments)

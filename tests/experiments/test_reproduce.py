@@ -85,10 +85,10 @@ def test_what_is_shown_is_compiled_ahead(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(ahead, "ELSEWHERE", ("fifo",))
     monkeypatch.setattr(ahead.ahead, "begin", lambda *parts: asked.append(parts))
     monkeypatch.setattr(ahead.ahead, "wait", lambda *parts: asked.append(parts))
-    monkeypatch.setattr(ahead, "is_compiled", lambda *_: True)
+    monkeypatch.setattr(ahead.ahead, "compiled", lambda: True)
     ahead.compile_ahead()
     assert asked == []
-    monkeypatch.setattr(ahead, "is_compiled", lambda *_: False)
+    monkeypatch.setattr(ahead.ahead, "compiled", lambda: False)
     ahead.compile_ahead()
     assert asked == [("fifo",), ("loop",), ("loop",), ("fifo",)]
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import slotwise
+from slotwise._kernel import JIT
 from slotwise.simulation import ahead
 from slotwise.simulation.parts import compile_parts
 
@@ -23,9 +25,8 @@ def nobody(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         started.append(command)
         return real([sys.executable, "-c", "import signal; signal.pause()"], **options)  # type: ignore[call-overload,no-any-return]
 
-    monkeypatch.setattr(ahead, "JIT", True)
     monkeypatch.setattr(ahead, "_others", {})
-    monkeypatch.setattr(ahead, "is_compiled", lambda *_: False)
+    monkeypatch.setattr(ahead, "compiled", lambda: False)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     monkeypatch.setattr(subprocess, "Popen", popen)
     return started
@@ -44,14 +45,12 @@ def test_a_part_is_asked_for_once(nobody: list[list[str]]) -> None:
     assert all(other.returncode is not None for other in ahead._others.values() if other is not None)
 
 
-@pytest.mark.parametrize("hindrance", ["compiled", "one core", "no compiler", "is one of the others"])
+@pytest.mark.parametrize("hindrance", ["compiled", "one core", "is one of the others"])
 def test_nobody_is_started(nobody: list[list[str]], monkeypatch: pytest.MonkeyPatch, hindrance: str) -> None:
     if hindrance == "compiled":
-        monkeypatch.setattr(ahead, "is_compiled", lambda *_: True)
+        monkeypatch.setattr(ahead, "compiled", lambda: True)
     elif hindrance == "one core":
         monkeypatch.setattr(os, "cpu_count", lambda: 1)
-    elif hindrance == "no compiler":
-        monkeypatch.setattr(ahead, "JIT", False)
     else:
         ahead.alone()
     ahead.begin("loop")
@@ -80,3 +79,26 @@ def test_the_parts_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ahead, "_others", {})
     compile_parts(["loop", "m14"])
     assert ahead._others == {"loop": None}
+
+
+@pytest.mark.skipif(not JIT, reason="nothing is compiled")
+def test_the_cache_is_looked_for_where_it_is(tmp_path: Path) -> None:
+    """Where the package cannot be written, or Numba is told to keep its cache elsewhere, too."""
+    code = "from slotwise.simulation import ahead; print(ahead.compiled())"
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+
+    def asked() -> str:
+        return subprocess.run(
+            [sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    assert asked() == "False"
+    run = subprocess.run(
+        [sys.executable, "-c", "from slotwise.simulation import loop; print(loop.run._cache.cache_path)"],
+        env=environment, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    place = Path(run.stdout.strip())
+    assert place.is_relative_to(tmp_path)
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "loop.run-1.py3.nbi").touch()
+    assert asked() == "True"

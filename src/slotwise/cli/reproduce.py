@@ -14,13 +14,13 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 from rich.text import Text
 
-from slotwise._kernel import is_compiled
 from slotwise.cli.running import WorkersOption, folder, messages, say
 from slotwise.cli.tables import show
 from slotwise.errors import InputError
 from slotwise.experiments.reproduce import EXPERIMENTS, REPORT, Reproduction, chosen
 from slotwise.experiments.reproduce import reproduce as run
 from slotwise.report.claims import Verdict
+from slotwise.simulation import ahead
 
 STYLES = {Verdict.HOLDS: "green", Verdict.IN_PART: "yellow", Verdict.FAILS: "red", Verdict.UNTESTED: "dim"}
 
@@ -97,7 +97,7 @@ def _traces(items: list[str]) -> dict[str, Path]:
 @contextmanager
 def _progress(names: list[str]) -> Iterator[Callable[[str, float], None]]:
     """A bar for each experiment on standard error; plain lines where that is no terminal."""
-    if not is_compiled("simulation", "loop"):
+    if not ahead.compiled():
         say("compiling the kernels (once; up to a minute)")
     if not messages.is_terminal:
         yield _lines(names)

@@ -13,10 +13,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from slotwise._kernel import is_compiled
 from slotwise.errors import InputError
 from slotwise.model import shipped_scenarios
 from slotwise.scheduling.policies import POLICIES, make_policy
+from slotwise.simulation import ahead
 
 
 def scenario_names(incomplete: str) -> list[str]:
@@ -89,7 +89,7 @@ SHOW_AFTER = 1.0
 @contextmanager
 def progress_of(total: int) -> Iterator[Callable[[str, int, float], None]]:
     """A callback that shows how far `total` replications are, on standard error and only if it takes a while."""
-    if not is_compiled("simulation", "loop"):
+    if not ahead.compiled():
         messages.print("compiling the kernels (once; up to a minute)", style="dim")
     shares: dict[tuple[str, int], float] = {}
     begun = time.monotonic()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from slotwise._kernel import is_compiled
 from slotwise.model import load_scenario
 from slotwise.simulation import ahead
 from slotwise.simulation.replication import Task, replicate
@@ -14,7 +13,7 @@ ELSEWHERE = ("guarded", "best-fit")
 
 def compile_ahead() -> None:
     """Compile the policies of the experiments, where this is the first run."""
-    if is_compiled("simulation", "loop"):
+    if ahead.compiled():
         return
     ahead.begin(*ELSEWHERE)
     try:

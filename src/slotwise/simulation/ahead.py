@@ -9,7 +9,8 @@ import os
 import subprocess
 import sys
 
-from slotwise._kernel import JIT, is_compiled
+from slotwise._kernel import is_compiled
+from slotwise.simulation import loop
 
 LOOP = "loop"
 
@@ -17,12 +18,17 @@ _others: dict[str, subprocess.Popen[bytes] | None] = {}
 """who compiles a part; None: somebody has asked for it, but nobody need do it"""
 
 
+def compiled() -> bool:
+    """Whether there was a run before this one."""
+    return is_compiled(loop.run)
+
+
 def begin(*parts: str) -> None:
     """Have the loop, or some policies, compiled by another process if nothing is compiled yet and there is a second core."""
     if _others.keys() >= set(parts):
         return
     other = None
-    if JIT and not is_compiled("simulation", "loop") and (os.cpu_count() or 1) > 1 and sys.executable:
+    if not compiled() and (os.cpu_count() or 1) > 1 and sys.executable:
         command = [sys.executable, "-m", "slotwise.simulation.parts", *parts]
         # in a session of its own: Ctrl-C is for this process, which then ends the other
         other = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
