@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import slotwise
 from slotwise._kernel import JIT
 from slotwise.simulation import ahead
 from slotwise.simulation.parts import compile_parts
+from slotwise.simulation.simulate import InterruptedRunError
 
 
 @pytest.fixture
@@ -102,3 +104,20 @@ def test_the_cache_is_looked_for_where_it_is(tmp_path: Path) -> None:
     place.mkdir(parents=True, exist_ok=True)
     (place / "loop.run-1.py3.nbi").touch()
     assert asked() == "True"
+
+
+def test_interrupted_while_compiling(nobody: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is compiled in the thread that hears Ctrl-C, and the others are ended."""
+
+    def pressed(self: object, store: object) -> None:
+        assert threading.current_thread() is threading.main_thread()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Mistaken, "prepare", pressed)
+    with pytest.raises(InterruptedRunError) as interrupted:
+        slotwise.simulate("example1", Mistaken)
+    assert interrupted.value.results == []
+    assert len(nobody) == 1
+    (other,) = ahead._others.values()
+    assert other is not None
+    assert other.wait() != 0

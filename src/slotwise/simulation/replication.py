@@ -116,6 +116,19 @@ def prepare(task: Task) -> Prepared:
     return Prepared(store, meters, hooks, jobs.open(child(seed, WORKLOAD)), timeline, limits, undrawn)
 
 
+def compile_for(task: Task) -> None:
+    """Compile what the task needs and nobody has needed before. In the main thread Ctrl-C is heard meanwhile."""
+    ahead.begin(ahead.LOOP)
+    try:
+        task.make_policy().hooks()
+        if not ahead.compiled():
+            prepare(task)
+    except BaseException:
+        ahead.give_up()
+        raise
+    ahead.wait(ahead.LOOP)
+
+
 def _run(task: Task, progress: Progress | None, stopped: Callable[[], bool] | None) -> Measurements:
     ahead.begin(ahead.LOOP)
     try:

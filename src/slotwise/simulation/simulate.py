@@ -18,7 +18,7 @@ from slotwise.model import Scenario, load_scenario
 from slotwise.scheduling.policies import make_policy
 from slotwise.scheduling.policy import Policy
 from slotwise.simulation.measurements import Measurements
-from slotwise.simulation.replication import Task, replicate
+from slotwise.simulation.replication import Task, compile_for, replicate
 from slotwise.simulation.result import Comparison, Result
 from slotwise.simulation.workload import jobs_of
 from slotwise.theory.bounds import Bound, best_lower_bound
@@ -154,6 +154,12 @@ def run_on_threads(
     """
     stop = threading.Event()
     done: dict[int, Measurements] = {}
+    if not compiled:
+        try:
+            for task in {task.policy: task for task in tasks}.values():
+                compile_for(task)
+        except KeyboardInterrupt:
+            return done, True
 
     def work(task: Task) -> Measurements:
         report = None
