@@ -12,6 +12,7 @@ import pytest
 
 import slotwise
 from slotwise._kernel import JIT
+from slotwise.scheduling.hooks import Hooks
 from slotwise.simulation import ahead
 from slotwise.simulation.parts import compile_parts
 from slotwise.simulation.simulate import InterruptedRunError
@@ -47,6 +48,15 @@ def test_a_part_is_asked_for_once(nobody: list[list[str]]) -> None:
     assert all(other.returncode is not None for other in ahead._others.values() if other is not None)
 
 
+def test_who_takes_too_long_is_not_waited_for(nobody: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "PATIENCE", 0.0)
+    ahead.begin("loop")
+    ahead.wait("loop")
+    (other,) = ahead._others.values()
+    assert other is not None
+    assert other.wait() != 0
+
+
 @pytest.mark.parametrize("hindrance", ["compiled", "one core", "is one of the others"])
 def test_nobody_is_started(nobody: list[list[str]], monkeypatch: pytest.MonkeyPatch, hindrance: str) -> None:
     if hindrance == "compiled":
@@ -69,11 +79,11 @@ def test_a_mistake_ends_the_others(nobody: list[list[str]]) -> None:
 
 
 class Mistaken(slotwise.Policy):
-    """One that cannot even be made ready."""
+    """One that cannot even be compiled."""
 
     name = "mistaken"
 
-    def prepare(self, store: object) -> None:
+    def hooks(self) -> Hooks:
         raise RuntimeError("a mistake of mine")
 
 
@@ -109,11 +119,11 @@ def test_the_cache_is_looked_for_where_it_is(tmp_path: Path) -> None:
 def test_interrupted_while_compiling(nobody: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     """It is compiled in the thread that hears Ctrl-C, and the others are ended."""
 
-    def pressed(self: object, store: object) -> None:
+    def pressed(self: object) -> None:
         assert threading.current_thread() is threading.main_thread()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Mistaken, "prepare", pressed)
+    monkeypatch.setattr(Mistaken, "hooks", pressed)
     with pytest.raises(InterruptedRunError) as interrupted:
         slotwise.simulate("example1", Mistaken)
     assert interrupted.value.results == []

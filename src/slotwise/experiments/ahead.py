@@ -15,13 +15,9 @@ def compile_ahead() -> None:
     """Compile the policies of the experiments, where this is the first run."""
     if ahead.compiled():
         return
-    ahead.begin(*ELSEWHERE)
-    try:
+    with ahead.by_others(*ELSEWHERE):
         scenario = load_scenario("example1", ["run.events=200", "run.replications=1"])
         jobs = jobs_of(scenario)
         for policy in HERE:
             replicate(Task(scenario, jobs, policy))
-    except BaseException:
-        ahead.give_up()
-        raise
-    ahead.wait(*ELSEWHERE)
+        ahead.wait(*ELSEWHERE)

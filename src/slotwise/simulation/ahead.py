@@ -8,11 +8,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from slotwise._kernel import is_compiled
 from slotwise.simulation import loop
 
 LOOP = "loop"
+LATE = "late:"
+"""before the name of a policy: what of it is linked late; without it, all that it needs beside the loop"""
+
+PATIENCE = 120.0
+"""seconds; a part takes some ten"""
 
 _others: dict[str, subprocess.Popen[bytes] | None] = {}
 """who compiles a part; None: somebody has asked for it, but nobody need do it"""
@@ -31,20 +38,31 @@ def begin(*parts: str) -> None:
     if not compiled() and (os.cpu_count() or 1) > 1 and sys.executable:
         command = [sys.executable, "-m", "slotwise.simulation.parts", *parts]
         # in a session of its own: Ctrl-C is for this process, which then ends the other
-        other = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
+        silent = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        other = subprocess.Popen(command, start_new_session=True, **silent)
     _others.update(dict.fromkeys(parts, other))
 
 
-def wait(*parts: str) -> None:
-    """Until these parts are done."""
+@contextmanager
+def by_others(*parts: str) -> Iterator[None]:
+    """The same, and if what is done meanwhile goes wrong or is interrupted, the others are ended."""
+    begin(*parts)
     try:
-        for part in parts:
-            other = _others.get(part)
-            if other is not None:
-                other.wait()
+        yield
     except BaseException:
         give_up()
         raise
+
+
+def wait(*parts: str) -> None:
+    """Until these parts are done, or it takes so long that something must be wrong: then this process does them."""
+    for part in parts:
+        other = _others.get(part)
+        if other is not None:
+            try:
+                other.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                other.kill()
 
 
 def give_up() -> None:

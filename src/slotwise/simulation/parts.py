@@ -9,7 +9,7 @@ from slotwise.model import load_scenario
 from slotwise.scheduling.hooks import nothing
 from slotwise.scheduling.policy import Policy
 from slotwise.simulation import ahead
-from slotwise.simulation.replication import Task, prepare, replicate
+from slotwise.simulation.replication import Task, make_store, prepare, replicate
 from slotwise.simulation.workload import jobs_of
 
 
@@ -22,13 +22,15 @@ class Idle(Policy):
 
 
 def compile_parts(parts: Sequence[str]) -> None:
-    """Each part is the loop or the name of a policy."""
+    """Each part is the loop or the name of a policy, as `ahead` says."""
     ahead.alone()
     scenario = load_scenario("example1", ["run.events=50", "run.replications=1"])
     jobs = jobs_of(scenario)
     for part in parts:
         if part == ahead.LOOP:
             replicate(Task(scenario, jobs, Idle))
+        elif part.startswith(ahead.LATE):
+            make_store(Task(scenario, jobs, part.removeprefix(ahead.LATE)), 1)
         else:
             prepare(Task(scenario, jobs, part))
 

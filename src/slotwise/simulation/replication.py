@@ -85,26 +85,33 @@ class Prepared(NamedTuple):
     """where the policy's random numbers stood when it had drawn none"""
 
 
+def make_store(task: Task, max_servers: int) -> Store:
+    """The state before any server has joined. Here the hooks are compiled that are linked late."""
+    scenario, jobs = task.scenario, task.jobs
+    return Store(
+        jobs.sizes,
+        task.make_policy(),
+        max_servers=max(1, max_servers),
+        spaces=spaces_of(scenario.cluster.servers, jobs.sizes),
+        seed=child(_seed(task), POLICY),
+        mean_service=jobs.mean_service,
+        max_jobs=int(1.2 * jobs.mean_in_service) + 32,
+    )
+
+
+def _seed(task: Task) -> SeedSequence:
+    return child(SeedSequence(task.scenario.run.seed), task.replication)
+
+
 def prepare(task: Task) -> Prepared:
     """Make what a run needs. Here, and not later, a policy is compiled if it never was before."""
-    scenario, jobs = task.scenario, task.jobs
-    seed = child(SeedSequence(scenario.run.seed), task.replication)
-    policy = task.make_policy()
+    scenario, jobs, seed = task.scenario, task.jobs, _seed(task)
     timeline = ServerEvents(scenario.cluster, child(seed, SERVERS))
-    expected = int(1.2 * jobs.mean_in_service) + 32
-    store = Store(
-        jobs.sizes,
-        policy,
-        max_servers=max(1, timeline.max_servers),
-        spaces=spaces_of(scenario.cluster.servers, jobs.sizes),
-        seed=child(seed, POLICY),
-        mean_service=jobs.mean_service,
-        max_jobs=expected,
-    )
+    store = make_store(task, timeline.max_servers)
     state: Any = store.state
     undrawn = chance.position(state)
-    meters = MeterStore(state.n_types, state.n_resources, expected)
-    hooks = policy.hooks()
+    meters = MeterStore(state.n_types, state.n_resources, state.max_jobs)
+    hooks = store.policy.hooks()
     limits = _Limits.of(scenario, jobs, task.warmup)
     limits.write(meters.meter, jobs)
     for number, c in enumerate(timeline.initial):
@@ -118,25 +125,19 @@ def prepare(task: Task) -> Prepared:
 
 def compile_for(task: Task) -> None:
     """Compile what the task needs and nobody has needed before. In the main thread Ctrl-C is heard meanwhile."""
-    ahead.begin(ahead.LOOP)
-    try:
+    # the loop, and what of the policy is linked late, by another process; the rest of the policy by this one
+    first, late = not ahead.compiled(), [ahead.LATE + task.policy] if isinstance(task.policy, str) else []
+    with ahead.by_others(ahead.LOOP, *late):
         task.make_policy().hooks()
-        if not ahead.compiled():
-            prepare(task)
-    except BaseException:
-        ahead.give_up()
-        raise
-    ahead.wait(ahead.LOOP)
+        ahead.wait(ahead.LOOP, *late)
+        if first:
+            prepare(task)  # finds it in the cache, or compiles what the other has not
 
 
 def _run(task: Task, progress: Progress | None, stopped: Callable[[], bool] | None) -> Measurements:
-    ahead.begin(ahead.LOOP)
-    try:
+    with ahead.by_others(ahead.LOOP):
         ready = prepare(task)
-    except BaseException:
-        ahead.give_up()
-        raise
-    ahead.wait(ahead.LOOP)
+        ahead.wait(ahead.LOOP)
     state: Any = ready.store.state
     begun = time.perf_counter()
     _drive(ready, progress, stopped)
