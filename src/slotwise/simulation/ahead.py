@@ -38,8 +38,8 @@ def begin(*parts: str) -> None:
     if not compiled() and (os.cpu_count() or 1) > 1 and sys.executable:
         command = [sys.executable, "-m", "slotwise.simulation.parts", *parts]
         # in a session of its own: Ctrl-C is for this process, which then ends the other
-        silent = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-        other = subprocess.Popen(command, start_new_session=True, **silent)
+        nul = subprocess.DEVNULL
+        other = subprocess.Popen(command, stdin=nul, stdout=nul, stderr=nul, start_new_session=True)
     _others.update(dict.fromkeys(parts, other))
 
 
