@@ -14,7 +14,7 @@ from naive_guarded import NaiveGuarded
 
 from slotwise._kernel import JIT
 from slotwise.model import Cluster, JobType, ServerClass
-from slotwise.scheduling.policies import gains, make_policy, usable
+from slotwise.scheduling.policies import gains, layout, make_policy, usable
 from slotwise.scheduling.scheduler import Scheduler
 from slotwise.scheduling.state import MODE, STALLED
 
@@ -60,7 +60,7 @@ def same(policy: Any, seed: int, actual: float) -> NaiveGuarded:
     )
     kinds, types = {c.name: n for n, c in enumerate(classes)}, {t.name: j for j, t in enumerate(instance.types)}
     # the first estimate of how long jobs run is due much sooner than in real runs, which are longer
-    scheduler._store.arrays["policy_ints"][gains.NEXT_ESTIMATE] = naive.next_estimate = 16
+    scheduler._store.arrays["policy_ints"][layout.NEXT_ESTIMATE] = naive.next_estimate = 16
     for c in classes:
         for _ in range(c.count):
             naive.join(len(naive.servers), kinds[c.name])
@@ -151,13 +151,13 @@ def test_what_is_long_ago_counts_less_and_long_queues_change_no_gains() -> None:
     for n in range(1, 1 + gains.LONG + 3):  # two run, and one more waits than may
         scheduler.submit(n, "b")
     for n, learnt in enumerate([False, True]):
-        whole[gains.ENDED], whole[gains.NEXT_ESTIMATE] = gains.WINDOW - 1, gains.WINDOW
+        whole[layout.ENDED], whole[layout.NEXT_ESTIMATE] = gains.WINDOW - 1, gains.WINDOW
         gains.ended(state)[:] = [100.0, gains.WINDOW - 101.0]
         gains.counted(state)[:] = [4000.0, 4000.0]
         scheduler.complete(n)
         assert gains.paces(state).tolist() == ([1 / 8, math.sqrt(2)] if learnt else [1.0, 1.0])
         assert gains.counted(state).tolist() == [2000.0, 2000.0]
-        assert gains.ended(state).sum() == whole[gains.ENDED] == gains.WINDOW // 2
-        assert whole[gains.NEXT_ESTIMATE] == gains.WINDOW
+        assert gains.ended(state).sum() == whole[layout.ENDED] == gains.WINDOW // 2
+        assert whole[layout.NEXT_ESTIMATE] == gains.WINDOW
         for other in range(gains.LONG - 2, gains.LONG + 4 if not learnt else 0):
             scheduler.cancel(other)

@@ -21,6 +21,7 @@ from slotwise.scheduling.policies import (
     fitting,
     gains,
     guarded,
+    layout,
     sampling,
     slots,
     usable,
@@ -144,14 +145,14 @@ class Guarded(Policy):
         o: GuardedOptions = self.options
         state, sizes = store.state, store.sizes
         numbers = state.n_types, state.n_resources
-        store.reserve_policy_numbers(usable.whole_numbers(*numbers), usable.real_numbers(*numbers))
+        store.reserve_policy_numbers(layout.whole_numbers(*numbers), layout.real_numbers(*numbers))
         write_beta(o, store)
         state.hook_place, state.hook_fill = late(guarded.place), late(fillings.find_filling)
         whole, real = store.arrays["policy_ints"], store.arrays["policy_floats"]
-        whole[usable.SPOILS] = 1
-        real[usable.BASE], real[gains.EXPONENT], real[usable.POWER] = o.tightness, o.size_exponent, o.scarcity
-        real[usable.PERSISTENCE] = o.persistence
-        whole[gains.NEXT_ESTIMATE] = gains.FIRST_ESTIMATE
+        whole[layout.SPOILS] = 1
+        real[layout.BASE], real[layout.EXPONENT], real[layout.POWER] = o.tightness, o.size_exponent, o.scarcity
+        real[layout.PERSISTENCE] = o.persistence
+        whole[layout.NEXT_ESTIMATE] = gains.FIRST_ESTIMATE
         gains.paces(state)[:] = 1.0
         usable.resource_prices(state)[:] = 1.0
         score = np.zeros((state.n_classes, state.n_resources + 1))

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from slotwise._kernel import kernel
 from slotwise.scheduling.memory import call_at, natural
 from slotwise.scheduling.policies.gains import LONG, gains
-from slotwise.scheduling.policies.usable import BASE, SPOILS, STALE, prices, set_prices, usable
+from slotwise.scheduling.policies.layout import BASE, HELD, SPOILS, STALE
+from slotwise.scheduling.policies.usable import prices, set_prices, usable
 from slotwise.scheduling.state import (
     CLASS,
     HEAD,
@@ -41,8 +42,6 @@ from slotwise.scheduling.state import (
 )
 
 BY_SIZE, BY_WEIGHT, BY_DENSITY = 0, 1, 2
-HELD = 7
-"""of policy_floats: the weight that the server would hold with the best filling"""
 
 
 @kernel

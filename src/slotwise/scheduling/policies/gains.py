@@ -24,16 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
+from slotwise.scheduling.policies.layout import ARRIVED, ENDED, EXPONENT, NEXT_ESTIMATE, NUMBERS, WORK
 from slotwise.scheduling.state import State, policy_floats, policy_ints, running_by_type
 
-ENDED, NEXT_ESTIMATE, ARRIVED = 13, 14, 15
-"""of policy_ints: the completions that count, at how many the next estimate is due, and the arrivals"""
-WORK = 16
-"""of policy_ints: the first of J numbers of slots"""
-EXPONENT = 4
-"""of policy_floats: e"""
-NUMBERS = 8
-"""of policy_floats: the first of 4 J that are kept here"""
 FIRST_ESTIMATE = 256
 WINDOW = 1 << 20
 LONG = 1000

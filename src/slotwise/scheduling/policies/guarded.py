@@ -26,17 +26,9 @@ from slotwise.scheduling.moves import reindex, start
 from slotwise.scheduling.policies.fillings import best_filling, by_type, set_room, set_weights
 from slotwise.scheduling.policies.fitting import fits, set_need
 from slotwise.scheduling.policies.gains import notice_arrival, notice_end
+from slotwise.scheduling.policies.layout import CLOCK, NEXT_LOOK, PERSISTENCE, SPOILS
 from slotwise.scheduling.policies.slots import beta
-from slotwise.scheduling.policies.usable import (
-    CLOCK,
-    NEXT_LOOK,
-    PERSISTENCE,
-    SPOILS,
-    TINY,
-    count_server,
-    notice_use,
-    spoilt,
-)
+from slotwise.scheduling.policies.usable import TINY, count_server, notice_use, spoilt
 from slotwise.scheduling.state import (
     EMPTY,
     HEAD,

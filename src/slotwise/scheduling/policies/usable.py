@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
-from slotwise.scheduling.policies.gains import NUMBERS, WORK, set_gains, slots
+from slotwise.scheduling.policies.gains import set_gains, slots
+from slotwise.scheduling.policies.layout import MEMO, NUMBERS, POWER, SEEN, STALE, WORK
 from slotwise.scheduling.state import (
     CLASS,
     PRESENT,
@@ -35,13 +36,6 @@ from slotwise.scheduling.state import (
     used,
 )
 
-# policy_ints beside those of `slots`
-SPOILS, SEEN, STALE, CLOCK, NEXT_LOOK = 8, 9, 10, 11, 12
-# from WORK of `gains` on: J slots, R for a free vector, (J + 1) R and J for the search, then MEMO keys of R
-# policy_floats beside those of `slots`
-BASE, POWER, PERSISTENCE = 3, 5, 6
-# behind the 4 J numbers of `gains`: R sums of use, R prices of resources, J prices of jobs, J + 1 rooms, J R bounds, then MEMO values
-MEMO = 4096
 NODES = 2000
 """steps after which the search for V(F) takes the best that it has found"""
 STEPS = 16.0
@@ -50,16 +44,6 @@ TINY = 1e-9
 
 I8 = NDArray[np.int64]
 F8 = NDArray[np.float64]
-
-
-def whole_numbers(n_types: int, n_resources: int) -> int:
-    """How many policy_ints these kernels need."""
-    return WORK + n_types + n_resources + (n_types + 1) * n_resources + n_types + MEMO * n_resources
-
-
-def real_numbers(n_types: int, n_resources: int) -> int:
-    """How many policy_floats."""
-    return NUMBERS + 6 * n_types + 1 + 2 * n_resources + n_types * n_resources + MEMO
 
 
 @kernel
