@@ -11,7 +11,7 @@ import pytest
 
 from slotwise.cli.main import main
 from slotwise.errors import InputError
-from slotwise.experiments import ahead
+from slotwise.experiments import compiling
 from slotwise.experiments import reproduce as module
 from slotwise.experiments.examples import swings
 from slotwise.experiments.experiment import Order
@@ -21,6 +21,7 @@ from slotwise.experiments.settings import FULL, SHOWN, Scale, changed, table1
 from slotwise.experiments.sweep import Cell, sweep
 from slotwise.experiments.traces import offered_load, scenario_of, srpt_bound, window_of
 from slotwise.report.blocks import Figure, Section
+from slotwise.simulation import ahead
 from slotwise.simulation.simulate import simulate
 from slotwise.workloads.generators import google_like
 from slotwise.workloads.tracejobs import jobs_of_trace
@@ -79,17 +80,17 @@ def test_on_a_trace_a_policy_that_draws_nothing_is_run_once() -> None:
 
 
 def test_what_is_shown_is_compiled_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert {*ahead.HERE, *ahead.ELSEWHERE} >= set(SHOWN)
+    assert {*compiling.HERE, *compiling.ELSEWHERE} >= set(SHOWN)
     asked: list[tuple[str, ...]] = []
-    monkeypatch.setattr(ahead, "HERE", ("m14",))
-    monkeypatch.setattr(ahead, "ELSEWHERE", ("fifo",))
-    monkeypatch.setattr(ahead.ahead, "begin", lambda *parts: asked.append(parts))
-    monkeypatch.setattr(ahead.ahead, "wait", lambda *parts: asked.append(parts))
-    monkeypatch.setattr(ahead.ahead, "compiled", lambda: True)
-    ahead.compile_ahead()
+    monkeypatch.setattr(compiling, "HERE", ("m14",))
+    monkeypatch.setattr(compiling, "ELSEWHERE", ("fifo",))
+    monkeypatch.setattr(ahead, "begin", lambda *parts: asked.append(parts))
+    monkeypatch.setattr(ahead, "wait", lambda *parts: asked.append(parts))
+    monkeypatch.setattr(ahead, "compiled", lambda: True)
+    compiling.compile_ahead()
     assert asked == []
-    monkeypatch.setattr(ahead.ahead, "compiled", lambda: False)
-    ahead.compile_ahead()
+    monkeypatch.setattr(ahead, "compiled", lambda: False)
+    compiling.compile_ahead()
     assert asked == [("fifo",), ("loop",), ("loop",), ("fifo",)]
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slotwise.errors import InputError
-from slotwise.experiments.ahead import compile_ahead
 from slotwise.experiments.beyond import BEYOND
+from slotwise.experiments.compiling import compile_ahead
 from slotwise.experiments.examples import EXAMPLE1, EXAMPLE2
 from slotwise.experiments.experiment import Experiment, Order, Progress, silent
 from slotwise.experiments.scaling import INTENSITY, SERVERS
