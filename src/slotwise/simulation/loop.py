@@ -72,6 +72,7 @@ NEAR = 20_000
 """with more jobs the state is larger than a processor's own cache, and it pays to look ahead"""
 NEVER = 2**62
 NOBODY = -1
+"""in place of a leaf of the tree of ends, or of a server: there is none"""
 
 
 @kernel
@@ -106,9 +107,8 @@ def run(
         if next_event < now:
             now = next_event
             what = 2
-        if m.next_tick < now and (
-            now < math.inf or s.n_waiting > 0
-        ):  # else nothing is left that a tick could start
+        # with nothing to come and nobody waiting, no tick can start anything any more
+        if m.next_tick < now and (now < math.inf or s.n_waiting > 0):
             now = m.next_tick
             what = 3
         if not m.warm and m.warm_time > m.now and now > m.warm_time:
@@ -218,10 +218,10 @@ def forget_end(m: Meter, leaf: int) -> None:
 
 @kernel
 def look_ahead(s: State, m: Meter, leaf: int) -> None:
-    """Job i has left the tree of ends. Bring near what is kept of those who took its place, so that nobody waits for memory when they end.
+    """A job has left this leaf of the tree of ends. Bring near what is kept of those who end next, so that nobody waits for memory then.
 
-    Who is now the first of the sixteenth of the tree where i was will end within some sixteen completions; who is the first of
-    its quarter, sooner."""
+    Who is now the first of the sixteenth of the tree around the leaf will end within some sixteen completions; who is the first
+    of its quarter, sooner."""
     tree, node = ends(m), natural(m.leaves + leaf)
     while node >= 32 * m.root:
         node >>= 1

@@ -125,8 +125,9 @@ def prepare(task: Task) -> Prepared:
 
 def compile_for(task: Task) -> None:
     """Compile what the task needs and nobody has needed before. In the main thread Ctrl-C is heard meanwhile."""
+    first = not ahead.compiled()
+    late = [ahead.LATE + task.policy] if isinstance(task.policy, str) else []
     # the loop, and what of the policy is linked late, by another process; the rest of the policy by this one
-    first, late = not ahead.compiled(), [ahead.LATE + task.policy] if isinstance(task.policy, str) else []
     with ahead.by_others(ahead.LOOP, *late):
         task.make_policy().hooks()
         ahead.wait(ahead.LOOP, *late)
