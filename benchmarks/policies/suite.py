@@ -18,6 +18,8 @@ from slotwise.model import Scenario, load_scenario, parse_scenario
 RANDOM = range(1000, 1030)
 FOUND = (20009, 20021, 20023, 20026, 20033, 20036, 20043, 20052)
 """seeds of the search: best-fit diverges on 20033 and 20043, first-fit on 20026, m14 or algorithm1 on the others"""
+TRACE_RUNS = 8
+"""of the same jobs, with other lots drawn by the policies that draw any"""
 HELD_OUT = range(5000, 5030)
 """never looked at while the policies were made"""
 
@@ -30,8 +32,12 @@ class Entry:
     scenario: Scenario
 
     def prepared(self, events: int, runs: int) -> Scenario:
-        """With so many events and runs; a trace is run once, as a whole."""
-        limits = {"replications": 1} if self.scenario.workload.trace else {"events": events, "replications": runs}
+        """With so many events and runs; a trace is run as a whole, TRACE_RUNS times."""
+        limits = (
+            {"replications": TRACE_RUNS}
+            if self.scenario.workload.trace
+            else {"events": events, "replications": runs}
+        )
         return self.scenario.model_copy(update={"run": self.scenario.run.model_copy(update=limits)})
 
 

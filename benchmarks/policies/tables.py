@@ -12,8 +12,6 @@ from benchmarks.policies.running import Row
 
 SHOWN = ("algorithm1", "m14", "best-fit", "first-fit", "tetris", "myopic-maxweight")
 """whose ratios have a column of their own"""
-ENOUGH = 100
-"""jobs of a type that have a p99; of fewer it is just the longest wait"""
 
 
 class Wait(NamedTuple):
@@ -22,7 +20,7 @@ class Wait(NamedTuple):
     ratio: float
     scenario: str
     type: str
-    jobs: int
+    waits: int
     mine: float
     other: float
 
@@ -91,7 +89,7 @@ def starvation(rows: Sequence[Row], policy: str, against: str) -> list[Wait]:
         if mine is None or other is None or not mine.stable:
             continue
         columns = zip(row.types, mine.waits_by_type, mine.p99_by_type, other.p99_by_type, strict=True)
-        worst += [Wait(_times(a, b), row.name, name, n, a, b) for name, n, a, b in columns]
+        worst += [Wait(_times(a, b), row.name, name, n, a, b) for name, n, a, b in columns if n > 0]
     return sorted(worst, reverse=True)
 
 
@@ -135,9 +133,7 @@ def scenarios(rows: Sequence[Row], policy: str = "guarded", against: str = "algo
         who = next(
             (p for p, f in row.figures.items() if f is not None and f.stable and f.mean_queue == best), "none"
         )
-        types = (
-            [w for w in starvation([row], policy, against) if w.jobs >= ENOUGH] if against in row.figures else []
-        )
+        types = starvation([row], policy, against) if against in row.figures else []
         table.append(
             [
                 row.name + (" (trace)" if row.trace else ""),

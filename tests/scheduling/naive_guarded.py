@@ -9,6 +9,7 @@ it goes on with the core's choice. What two people must agree on beyond the docu
   in line fits, and is started in the order of sizes.
 - A job that may go to several turning servers goes to the one with the lowest number; to a packing one where it spoils least,
   then where least is left (free room in shares of the largest capacities).
+- Types below their floors go first, and keep their standing slots, in the order of sizes.
 - Among configurations of equal weight as Algorithm 1 does (`naive`).
 """
 
@@ -69,7 +70,9 @@ class NaiveGuarded:
         self.type_of: dict[Hashable, int] = {}
         self.age: dict[Hashable, int] = {}
         self.as_types = True
-        self.persistence = options.persistence
+        self.persistence, self.floor, self.standing = options.persistence, options.floor, options.standing
+        self.kept: dict[int, int] = {}  # on which server the standing slot of a type is
+        self.went_first = self.ever_kept = self.slots_taken = 0
         self.clock = self.next_look = 0
         self.turns = self.given_up = 0
         self.pace, self.ended, self.counted = [1.0 for _ in demand], [0 for _ in demand], [0 for _ in demand]
@@ -90,9 +93,11 @@ class NaiveGuarded:
         """How many of the type fit an empty server of that kind."""
         return min(self.capacity[kind][r] // self.demand[j][r] for r in self.resources if self.demand[j][r])
 
+    def slots(self, j: int) -> int:
+        return sum(self.alone(server.kind, j) for server in self.present().values())
+
     def gain(self, j: int) -> float:
-        slots = sum(self.alone(server.kind, j) for server in self.present().values())
-        return float(math.pow(max(len(self.present()), 1) / max(slots, 1), self.exponent) * self.pace[j])
+        return float(math.pow(max(len(self.present()), 1) / max(self.slots(j), 1), self.exponent) * self.pace[j])
 
     def notice_arrival(self) -> None:
         """Every 16th arrival counts the running jobs."""
@@ -129,9 +134,9 @@ class NaiveGuarded:
 
     def free(self, number: int) -> Sizes:
         server = self.servers[number]
-        return tuple(
-            self.capacity[server.kind][r] - sum(self.size[job][r] for job in server.jobs) for r in self.resources
-        )
+        taken = [self.size[job] for job in server.jobs]
+        taken += [self.demand[j] for j, holder in self.kept.items() if holder == number]
+        return tuple(self.capacity[server.kind][r] - sum(size[r] for size in taken) for r in self.resources)
 
     def holds(self, number: int) -> list[int]:
         return [sum(self.type_of[job] == j for job in self.servers[number].jobs) for j in self.types]
@@ -189,7 +194,10 @@ class NaiveGuarded:
                 if server.state == "packs" and self.fits(n, self.size[job])
             ]
             if not packing:
-                return
+                if self.kept.pop(j, None) is None:
+                    return
+                self.slots_taken += 1
+                continue
             spoils = {n: self.spoilt(n, job) for n in packing}
             least = [n for n in packing if spoils[n] < min(spoils.values()) + NEAR]
             left = {n: sum(self.shares(self.free(n))) for n in least}
@@ -240,7 +248,32 @@ class NaiveGuarded:
                 self.start(j, [number])
         self.settle()
 
+    def release(self, number: int) -> None:
+        self.kept = {j: holder for j, holder in self.kept.items() if holder != number}
+
+    def runs(self, j: int) -> int:
+        return sum(self.holds(number)[j] for number in self.servers)
+
+    def low(self, j: int) -> bool:
+        return (self.runs(j) + 1) * len(self.demand) <= self.floor * self.slots(j)
+
+    def serve_floors(self, number: int) -> None:
+        if not self.servers[number].jobs:
+            self.release(number)
+            return
+        for j in self.by_size:
+            while self.lines[j] and self.low(j) and self.fits(number, self.size[self.lines[j][0]]):
+                self.start(j, [number])
+                self.went_first += 1
+        for j in self.by_size:
+            wanted = len(self.demand) <= self.standing * self.slots(j) and self.low(j) and not self.lines[j]
+            known = self.ended[j] or self.runs(j)
+            if wanted and known and j not in self.kept and self.fits(number, self.demand[j]):
+                self.kept[j] = number
+                self.ever_kept += 1
+
     def refill(self, number: int) -> None:
+        self.serve_floors(number)
         turning = sum(server.state == "turns" for server in self.servers.values())
         share = self.beta(sum(map(len, self.lines)), turning, len(self.present()))
         counts, held = self.best_filling(number)
@@ -268,6 +301,7 @@ class NaiveGuarded:
             among = within or tied
             server.slots = among[self.random.below(len(among))]
         server.state, server.short, server.lost = "turns", 0.0, 0.0
+        self.release(number)
         self.turns += 1
         self.go_on_turning(number)
 
@@ -330,7 +364,10 @@ class NaiveGuarded:
             self.as_types = False
         self.look_at_turns()
         if self.lines[j][:1] == [job]:
+            kept = self.kept.get(j)
             self.place_heads(j)
+            if self.kept.get(j) != kept:
+                self.settle()
 
     def submit(self, job: Hashable, j: int, size: Sizes) -> None:
         self.type_of[job], self.size[job], self.age[job] = j, size, len(self.age)
@@ -345,6 +382,8 @@ class NaiveGuarded:
             return
         self.clock += 1
         self.notice_end(self.type_of[job])
+        if not server.jobs:
+            self.release(number)
         if server.state == "turns":
             self.go_on_turning(number)
         elif any(self.lines):
@@ -362,11 +401,13 @@ class NaiveGuarded:
 
     def drain(self, number: int) -> None:
         self.servers[number].state, self.servers[number].slots = "drains", ()
+        self.release(number)
 
     def remove(self, number: int) -> None:
         del self.servers[number]
 
     def fail(self, number: int) -> None:
+        self.release(number)
         lost = sorted(self.servers.pop(number).jobs, key=self.age.__getitem__)
         for job in reversed(lost):
             self.lines[self.type_of[job]].insert(0, job)

@@ -212,6 +212,22 @@ def test_turned_away() -> None:
     )
 
 
+def test_keeps_slots() -> None:
+    one = Cluster(resources=("units",), servers=(ServerClass(name="server", count=1, capacity=(3,)),))
+    types = [JobType(name=name, demand=(1,)) for name in ("often", "seldom")]
+    s = Scheduler(one, types, "guarded", floor=1.0, standing=1.0)
+    s.submit("s", "seldom")
+    s.complete("s")
+    for n in range(5):
+        s.submit(f"o{n}", "often")
+    s.complete("o0")
+    because = why(s.explain_server("server-0"))
+    assert (because.reason, because.figures) == (Reason.KEEPS_SLOTS, {"slots": {"seldom": 1}})
+    assert str(s.explain_server("server-0")) == (
+        "server-0 holds 2 often, nothing free; keeps room beside that for 1 seldom, of which few come"
+    )
+
+
 def test_counts_as_type() -> None:
     s = guarded(10, {"five": 5})
     for n in range(1015):

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from slotwise.model import Scenario, load_scenario, parse_scenario
-from slotwise.scheduling.policies import gains, layout, usable
+from slotwise.scheduling.policies import floors, gains, layout, usable
 from slotwise.scheduling.scheduler import Scheduler
-from slotwise.scheduling.state import MODE, SERVER, STALLED, STATUS, TYPE
+from slotwise.scheduling.state import CLASS, COUNT, MODE, SERVER, STALLED, STATUS, TYPE
 from slotwise.simulation.drift import stable
 from slotwise.simulation.replication import Task, replicate
 from slotwise.simulation.workload import jobs_of
@@ -106,6 +106,7 @@ class Watched:
         self.scheduler = Scheduler(scenario.cluster, scenario.types, "guarded", seed=seed, **options)
         self.rng = np.random.default_rng(seed)
         self.less, self.jobs, self.turns, self.filled = less, 0, 0, 0
+        self.floors, self.kept = "floor" in options, 0
         self.weights = np.array([t.rate for t in scenario.types])
         self.started: list[int] = []
 
@@ -147,15 +148,32 @@ class Watched:
             self.weigh(server, j, before[server], queue)
 
     def weigh(self, server: int, j: int, before: Any, queue: Any) -> None:
-        """A refill lowers the weight by c (p_max + V_max) at most (inequality 3)."""
+        """A refill lowers the weight by c (p_max + V_max) at most (inequality 3), where nobody goes first."""
         state, store = self.scheduler._state, self.scheduler._store
         price, c = usable.prices(state), float(store.arrays["policy_floats"][layout.BASE])
         weight = gains.gains(state) * queue + c * price
         room = store.sizes.capacity[store.arrays["servers"][server, 0]]
         allowed = c * (price.max() + usable.usable(state, room))
-        if not self.less:
+        if not self.less and not self.floors:
             assert weight @ self.content()[server] >= weight @ before - allowed - 1e-9
         self.filled += 1
+
+    def account(self) -> None:
+        """What is free, what runs and what is kept for others make up the server; only a packing one with jobs keeps any."""
+        store = self.scheduler._store
+        rows, kept = store.arrays["servers"], np.zeros_like(self.content())
+        for j, holder in enumerate(floors.holders(self.scheduler._state)):
+            if holder:
+                assert (rows[holder - 1, STATUS], rows[holder - 1, MODE] == STALLED) == (1, False)
+                assert rows[holder - 1, COUNT] > 0
+                assert self.waiting()[j] == 0
+                kept[holder - 1, j] = 1
+        self.kept += int(kept.sum())
+        taken = kept @ store.sizes.demand
+        for job, server in self.scheduler.running.items():
+            taken[self.scheduler._servers[server]] += store.arrays["job_demand"][self.scheduler._jobs[job]]
+        present = rows[:, STATUS] == 1
+        assert (store.arrays["free"] + taken == store.sizes.capacity[rows[:, CLASS]])[present].all()
 
     def check(self) -> None:
         scheduler, store = self.scheduler, self.scheduler._store
@@ -166,6 +184,7 @@ class Watched:
         assert int(turning.sum()) == scheduler._state.n_stalled
         self.turns = int(scheduler._state.stalls)
         held, slots = self.content(), np.array(store.configuration, dtype=np.int64)
+        self.account()
         # a turning server holds something outside its slots; a packing one has none
         assert (held[turning] > slots[turning]).any(axis=1).all()
         assert not slots[present & ~turning].any()
@@ -193,6 +212,17 @@ def test_every_event_keeps_what_the_proof_rests_on(what: dict[str, Any], less: b
             assert watched.turns > 0
 
 
+@pytest.mark.parametrize("less", [False, True])
+def test_slots_that_are_kept_are_accounted_for(less: bool) -> None:
+    seldom = [{**kind, "rate": rate} for kind, rate in zip(UNLIKE["types"], (2.0, 9.0, 0.5), strict=True)]
+    watched = Watched(UNLIKE | {"types": seldom}, 12, less=less, floor=1.0, standing=4.0)
+    watched.run(150, 0.9)
+    for _ in range(6):
+        watched.run(40, 0.6)
+        watched.run(40, 0.42)
+    assert watched.kept > 0
+
+
 def test_a_turning_server_starts_nothing_outside_its_slots_and_ends() -> None:
     watched = Watched(TRAP, 5, beta=0.97, stall_cap=1.0)
     watched.run(200, 0.9)
@@ -214,8 +244,9 @@ def test_a_turning_server_starts_nothing_outside_its_slots_and_ends() -> None:
     assert watched.scheduler._state.resets >= len(turned)
 
 
-def test_servers_come_and_go_while_others_turn() -> None:
-    watched = Watched(UNLIKE, 8, beta=0.97, stall_cap=1.0)
+@pytest.mark.parametrize("options", [{}, {"floor": 4.0, "standing": 4.0}], ids=str)
+def test_servers_come_and_go_while_others_turn(options: dict[str, float]) -> None:
+    watched = Watched(UNLIKE, 8, beta=0.97, stall_cap=1.0, **options)
     scheduler = watched.scheduler
     for n in range(12):
         watched.run(40, 0.6)

@@ -14,7 +14,7 @@ from naive_guarded import NaiveGuarded
 
 from slotwise._kernel import JIT
 from slotwise.model import Cluster, JobType, ServerClass
-from slotwise.scheduling.policies import gains, layout, make_policy, usable
+from slotwise.scheduling.policies import floors, gains, layout, make_policy, usable
 from slotwise.scheduling.scheduler import Scheduler
 from slotwise.scheduling.state import MODE, STALLED
 
@@ -32,16 +32,22 @@ RUNS, LENGTH = (40, 60) if JIT else (4, 50)
         {"beta": 0.9, "stall_cap": 0.5, "size_exponent": 1.0},
         {"p": 0.9, "b": 0.98, "stall_cap": 1.0, "tightness": 2.0},
         {"beta": 0.97, "stall_cap": 1.0, "persistence": 0.2},
+        {"beta": 0.97, "stall_cap": 1.0, "floor": 4.0, "standing": 4.0},
+        {"floor": 4.0, "standing": 2.0},
     ],
     ids=str,
 )
 def test_the_core_places_as_the_naive_one_does(options: dict[str, Any], actual: float) -> None:
     policy = make_policy("guarded", **({"solver": "enumerate"} | options))
     runs = [same(policy, seed, actual) for seed in range(RUNS)]
-    assert sum(run.turns for run in runs) > RUNS / 20 or not options, "the runs prove nothing about turns"
-    assert sum(run.estimates for run in runs) > RUNS / 20, "the runs prove nothing about how long jobs run"
+    assert sum(run.turns for run in runs) > RUNS / 20 or not {"beta", "b"} & options.keys(), "no turns"
+    assert sum(run.estimates for run in runs) > RUNS / 20, "nothing about how long jobs run"
     if "persistence" in options:
-        assert sum(run.given_up for run in runs) > RUNS / 20, "the runs prove nothing about giving up"
+        assert sum(run.given_up for run in runs) > RUNS / 20, "nothing is given up"
+    if "floor" in options:
+        assert sum(run.went_first for run in runs) > RUNS / 20, "nobody goes first"
+        assert sum(run.ever_kept for run in runs) > RUNS / 20, "no slot is kept"
+        assert sum(run.slots_taken for run in runs) > RUNS / 20 or "beta" in options, "no slot is taken"
 
 
 def same(policy: Any, seed: int, actual: float) -> NaiveGuarded:
@@ -92,6 +98,8 @@ def same(policy: Any, seed: int, actual: float) -> NaiveGuarded:
         assert naive.turns == scheduler._state.stalls, f"seed {seed}: {event}"
         turning = {n for n, server in naive.servers.items() if server.state == "turns"}
         assert turning == set(np.flatnonzero(modes[:, MODE] == STALLED)), f"seed {seed}: {event}"
+        kept = {j: int(number) - 1 for j, number in enumerate(floors.holders(scheduler._state)) if number}
+        assert kept == naive.kept, f"seed {seed}: {event}"
         started = {job for job, _server in placements}
         waiting = [*waiting, *requeued, *([name] if kind == "submit" else [])]
         waiting = [job for job in waiting if job not in started and event[:2] != ("cancel", job)]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise.model import Cluster, JobType
-from slotwise.scheduling.policies import backfill
+from slotwise.scheduling.policies import backfill, floors
 from slotwise.scheduling.policies.fillings import by_type
 from slotwise.scheduling.policies.slots import beta
 from slotwise.scheduling.reasons import Because, Explanation, Reason
@@ -87,6 +87,9 @@ def explain_server(view: View, name: Hashable, server: int) -> Explanation:
         because = Because(Reason.ACTIVE, figures)
     elif store.state.keeps_free:
         because = Because(Reason.PACKS, {"holding": holding, "free": _sizes(view, store.arrays["free"][server])})
+        if store.policy.keeps_slots and (floors.holders(store.state) == server + 1).any():
+            slots = _counts(view, floors.holders(store.state) == server + 1)
+            return Explanation(name, (because, Because(Reason.KEEPS_SLOTS, {"slots": slots})))
     else:
         because = Because(Reason.EMPTY)
     return Explanation(name, (because,))

@@ -47,6 +47,8 @@ class Policy:
     needs_durations: ClassVar[bool] = False
     holds_tokens: ClassVar[bool] = False
     """it holds room with tokens, as G16 does"""
+    keeps_slots: ClassVar[bool] = False
+    """it keeps room for types that come seldom, as `guarded` does"""
     compiled: ClassVar[bool] = False
     """the hooks are written for the compiler; functions under @njit are compiled in any case"""
 

@@ -34,6 +34,7 @@ class Reason(StrEnum):
     TURNS = "turns to {configuration} because weight {weight:g} < {beta:.3f} x {best:g}, starts only jobs of that, and holds {holding}"
     EMPTY = "is empty and takes a configuration when a job comes that fits"
     PACKS = "holds {holding}, {free} free"
+    KEEPS_SLOTS = "keeps room beside that for {slots}, of which few come"
     DRAINING = "takes no more jobs and holds {holding}"
     DRAINED = "takes no more jobs and is empty: it can be removed"
 

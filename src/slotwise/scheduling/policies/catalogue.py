@@ -123,6 +123,14 @@ class GuardedOptions(GuardOptions, FitOptions):
         1.25, ge=0, description="a waiting job counts (share of a server that it takes)^this"
     )
     scarcity: float = Field(4.0, ge=0, description="the price of a resource is its use to this power")
+    floor: float = Field(
+        0.1, ge=0, description="types that run less than an even part of this share of the cluster go first"
+    )
+    standing: float = Field(
+        0.01,
+        ge=0,
+        description="such a type has a slot kept open while others wait, if it takes no more than an even part of this share",
+    )
     persistence: float = Field(
         4.0,
         gt=0,
@@ -137,6 +145,7 @@ class Guarded(Policy):
     summary = "packs tightly while queues are short; turns servers to max-weight configurations when they grow"
     Options = GuardedOptions
     keeps = frozenset({"free", "fit", "use"})
+    keeps_slots = True
     compiled = True
     arrive, complete = staticmethod(guarded.arrive), staticmethod(guarded.complete)
     join, leave, cancel = staticmethod(guarded.join), staticmethod(guarded.leave), staticmethod(guarded.cancel)
@@ -151,6 +160,7 @@ class Guarded(Policy):
         whole, real = store.arrays["policy_ints"], store.arrays["policy_floats"]
         whole[layout.SPOILS] = 1
         real[layout.BASE], real[layout.EXPONENT], real[layout.POWER] = o.tightness, o.size_exponent, o.scarcity
+        real[layout.FLOOR], real[layout.STANDING] = o.floor, o.standing
         real[layout.PERSISTENCE] = o.persistence
         whole[layout.NEXT_ESTIMATE] = gains.FIRST_ESTIMATE
         gains.paces(state)[:] = 1.0

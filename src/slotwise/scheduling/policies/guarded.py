@@ -12,7 +12,8 @@ one works all the time.
 
 A turn loses 1 - f(k, W) / f(k_r, W) with every arrival and completion in the system. One that waits for a very long job loses much
 and gains little; it is given up when it has lost P 2^n for each running job, n the turns that l has given up in a row
-(in a mean service time two events come for each running job). docs/theory/guarded.md has the proof that this keeps Algorithm 1's guarantee.
+(in a mean service time two events come for each running job). Types of which few jobs run go before all this, within limits
+(`floors`). docs/theory/guarded.md has the proof that this keeps Algorithm 1's guarantee.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ from slotwise.scheduling.memory import call_at
 from slotwise.scheduling.moves import reindex, start
 from slotwise.scheduling.policies.fillings import best_filling, by_type, set_room, set_weights
 from slotwise.scheduling.policies.fitting import fits, set_need
+from slotwise.scheduling.policies.floors import holders, release_slot, release_slots, serve_floors
 from slotwise.scheduling.policies.gains import notice_arrival, notice_end
 from slotwise.scheduling.policies.layout import CLOCK, NEXT_LOOK, PERSISTENCE, SPOILS
 from slotwise.scheduling.policies.slots import beta
 from slotwise.scheduling.policies.usable import TINY, count_server, notice_use, spoilt
 from slotwise.scheduling.state import (
+    COUNT,
     EMPTY,
     HEAD,
     MODE,
@@ -75,7 +78,10 @@ def arrive(s: State, j: int, i: int) -> None:
     if s.n_stalled > 0:
         look_at_turns(s)
     if head(s, j) == i:
+        kept = holders(s)[j]
         place_heads(s, j)
+        if holders(s)[j] != kept:
+            _settle(s)
 
 
 def complete(s: State, j: int, server: int) -> None:
@@ -83,6 +89,8 @@ def complete(s: State, j: int, server: int) -> None:
     notice_end(s, j)
     notice_use(s)
     policy_ints(s)[CLOCK] += 1
+    if servers(s)[server, COUNT] == 0:
+        release_slots(s, server)
     if servers(s)[server, MODE] == STALLED:
         go_on_turning(s, server)
     elif s.n_waiting > 0:
@@ -106,6 +114,7 @@ def leave(s: State, server: int, _: int) -> None:
         s.n_stalled -= 1
         _forget_slots(s, server)
     servers(s)[server, MODE] = EMPTY
+    release_slots(s, server)
     count_server(s, server, -1)
 
 
@@ -118,6 +127,7 @@ def cancel(s: State, j: int, i: int) -> None:
 @kernel
 def refill(s: State, server: int) -> None:
     """Start the best filling on a packing server, or turn the server where that would weigh too little."""
+    serve_floors(s, server)
     set_weights(s)
     share = beta(s)
     # before the filling is looked for: a solver works where the filling is kept
@@ -134,6 +144,7 @@ def refill(s: State, server: int) -> None:
 @kernel
 def turn(s: State, server: int) -> None:
     """Turn the server to k_r; where it holds nothing else it has turned already."""
+    release_slots(s, server)
     best_configuration(s, server)
     for j in range(s.n_types):
         configuration(s)[server, j] = choice(s)[0, j]
@@ -269,6 +280,8 @@ def place(s: State, j: int, _: int) -> None:
         set_need(s, j)
         server = find_server(s, j)
         if server < 0:
+            if release_slot(s, j):
+                continue  # the room that was kept for this
             return
         start(s, j, server)
 

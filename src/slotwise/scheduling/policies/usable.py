@@ -172,7 +172,7 @@ def set_prices(s: State) -> None:
 @kernel
 def spoilt(s: State, room: I8, j: int, size: I8) -> float:
     """V(room) - p_j - V(room - size): how much usable room a job of type j spoils."""
-    first = WORK + s.n_types
+    first = WORK + 2 * s.n_types
     rest = policy_ints(s)[first : first + s.n_resources]
     for r in range(s.n_resources):
         rest[r] = room[r] - size[r]
@@ -190,7 +190,7 @@ def usable(s: State, room: I8) -> float:
     for r in range(R):
         place = (place * 1000003 + room[r]) % 2147483647
     place &= MEMO - 1
-    first = WORK + J + R + (J + 1) * R + J + place * R
+    first = WORK + 2 * J + R + (J + 1) * R + J + place * R
     key, values = policy_ints(s)[first : first + R], _known(s)
     known = values[place] >= 0.0
     for r in range(R):
@@ -206,7 +206,7 @@ def usable(s: State, room: I8) -> float:
 def _search(s: State, room: I8) -> float:
     """The largest types first, as many as fit, then fewer; exact within NODES steps."""
     J, R, p, rate = s.n_types, s.n_resources, prices(s), _bounds(s)
-    first = WORK + J + R
+    first = WORK + 2 * J + R
     rest, counts = policy_ints(s)[first : first + (J + 1) * R], policy_ints(s)[first + (J + 1) * R :]
     for r in range(R):
         rest[r] = room[r]

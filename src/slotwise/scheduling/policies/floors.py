@@ -1,0 +1,95 @@
+"""Floors: `guarded` keeps no type out, however few of its jobs wait.
+
+A job that waits alone has little weight beside types of which hundreds wait, so a type that comes seldom would wait longest of
+all. Therefore a type of which few jobs run, with one more still
+
+    (running_j + 1) / slots_j  <=  floor / J,
+
+slots_j what the cluster could hold of type j alone, goes first where room appears beside other jobs. And where already a single job takes no
+more than standing / J of the cluster, room for one is kept open while others wait (its standing slot), so that the next to come starts at
+once. All floors together are `floor` of the cluster, all standing slots `standing`, at most.
+
+An empty server takes what weighs most: a small job that went first there would keep out one that needs all of it. With very
+long queues weights alone decide, or nothing could be proven.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slotwise._kernel import kernel
+from slotwise.scheduling.moves import hold_room, start
+from slotwise.scheduling.policies.fitting import fits, set_need
+from slotwise.scheduling.policies.gains import LONG, ended, slots
+from slotwise.scheduling.policies.layout import FLOOR, STANDING, WORK
+from slotwise.scheduling.state import (
+    COUNT,
+    State,
+    demand,
+    need,
+    order,
+    policy_floats,
+    policy_ints,
+    queue_length,
+    running_by_type,
+    servers,
+)
+
+
+@kernel
+def holders(s: State) -> NDArray[np.int64]:
+    """(J,): the number of the server that keeps a type's standing slot, plus 1; 0 where there is none."""
+    first = WORK + s.n_types
+    return policy_ints(s)[first : first + s.n_types]
+
+
+@kernel
+def serve_floors(s: State, server: int) -> None:
+    """Room has appeared: start jobs of types below their floors, then keep standing slots."""
+    if servers(s)[server, COUNT] == 0 or s.n_waiting > LONG * s.n_servers:
+        release_slots(s, server)
+        return
+    for n in range(s.n_types):
+        j = order(s)[0, n]
+        while queue_length(s)[j] > 0 and _is_low(s, j):
+            set_need(s, j)
+            if not fits(s, server, need(s)):
+                break
+            start(s, j, server)
+    for n in range(s.n_types):
+        j = order(s)[0, n]
+        if holders(s)[j] == 0 and _wants_slot(s, j) and fits(s, server, demand(s)[j]):
+            holders(s)[j] = server + 1
+            hold_room(s, j, server, 1)
+
+
+@kernel
+def _is_low(s: State, j: int) -> bool:
+    """Whether one more job of type j is within its floor."""
+    return bool((running_by_type(s)[j] + 1) * s.n_types <= policy_floats(s)[FLOOR] * slots(s)[j])
+
+
+@kernel
+def _wants_slot(s: State, j: int) -> bool:
+    """Whether a slot of type j costs next to nothing, and jobs of it come, but none waits."""
+    cheap = bool(s.n_types <= policy_floats(s)[STANDING] * slots(s)[j])
+    return cheap and queue_length(s)[j] == 0 and ended(s)[j] + running_by_type(s)[j] > 0.0 and _is_low(s, j)
+
+
+@kernel
+def release_slots(s: State, server: int) -> None:
+    """The server keeps no standing slots any more."""
+    for j in range(s.n_types):
+        if holders(s)[j] == server + 1:
+            release_slot(s, j)
+
+
+@kernel
+def release_slot(s: State, j: int) -> bool:
+    """The room of the standing slot of type j is free; False where there was none."""
+    if holders(s)[j] == 0:
+        return False
+    hold_room(s, j, int(holders(s)[j]) - 1, -1)
+    holders(s)[j] = 0
+    return True
