@@ -56,7 +56,7 @@ class NaiveGuarded:
         seed: int,
     ) -> None:
         self.capacity, self.demand, self.candidates, self.beta = capacity, demand, candidates, beta
-        self.c, self.bulk, self.power = options.tightness, options.bulk, options.scarcity
+        self.c, self.exponent, self.power = options.tightness, options.size_exponent, options.scarcity
         self.random = XorShift(seed)
         self.types, self.resources = range(len(demand)), range(len(capacity[0]))
         self.largest = [max(c[r] for c in capacity) for r in self.resources]
@@ -97,9 +97,7 @@ class NaiveGuarded:
         return sum(self.alone(server.kind, j) for server in self.present().values())
 
     def gain(self, j: int) -> float:
-        on_one = max(self.alone(kind, j) for kind in range(len(self.capacity)))
-        share = max(len(self.present()), 1) / max(self.slots(j), 1)
-        return float(share * (1 + self.bulk / max(on_one, 1) ** 4) * self.pace[j])
+        return float(math.pow(max(len(self.present()), 1) / max(self.slots(j), 1), self.exponent) * self.pace[j])
 
     def notice_arrival(self) -> None:
         """Every 16th arrival counts the running jobs."""

@@ -29,7 +29,7 @@ RUNS, LENGTH = (40, 60) if JIT else (4, 50)
     [
         {},
         {"beta": 0.95},
-        {"beta": 0.9, "stall_cap": 0.5, "bulk": 0.5},
+        {"beta": 0.9, "stall_cap": 0.5, "size_exponent": 1.0},
         {"p": 0.9, "b": 0.98, "stall_cap": 1.0, "tightness": 2.0},
         {"beta": 0.97, "stall_cap": 1.0, "persistence": 0.2},
         {"beta": 0.97, "stall_cap": 1.0, "floor": 4.0, "standing": 4.0},

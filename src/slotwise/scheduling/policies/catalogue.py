@@ -119,10 +119,8 @@ class GuardedOptions(GuardOptions, FitOptions):
     tightness: float = Field(
         20.0, ge=0, description="c: how many waiting jobs of each type the tightness of a packing is worth"
     )
-    bulk: float = Field(
-        1.5,
-        ge=0,
-        description="a waiting job counts the share of a server that it takes, times 1 + this / (jobs that a server can hold)^4",
+    size_exponent: float = Field(
+        1.25, ge=0, description="a waiting job counts (share of a server that it takes)^this"
     )
     scarcity: float = Field(4.0, ge=0, description="the price of a resource is its use to this power")
     floor: float = Field(
@@ -161,7 +159,7 @@ class Guarded(Policy):
         state.hook_place, state.hook_fill = late(guarded.place), late(fillings.find_filling)
         whole, real = store.arrays["policy_ints"], store.arrays["policy_floats"]
         whole[layout.SPOILS] = 1
-        real[layout.BASE], real[layout.BULK], real[layout.POWER] = o.tightness, o.bulk, o.scarcity
+        real[layout.BASE], real[layout.EXPONENT], real[layout.POWER] = o.tightness, o.size_exponent, o.scarcity
         real[layout.FLOOR], real[layout.STANDING] = o.floor, o.standing
         real[layout.PERSISTENCE] = o.persistence
         whole[layout.NEXT_ESTIMATE] = gains.FIRST_ESTIMATE

@@ -1,10 +1,9 @@
 """What one waiting job of a type counts for `guarded`: more the more room it needs, less the longer such jobs run.
 
-    g_j = (L / slots for type j on the L servers) (1 + a / n_j^4) sqrt(S / S_j),
+    g_j = (L / slots for type j on the L servers)^e sqrt(S / S_j),
 
-n_j how many jobs of the type one server can hold at most, S_j the mean service time of type j, S that of all jobs. Room and time are what a job
-keeps others from; of two types that wait alike, the one that is served sooner shortens the queues sooner. A job of which a server holds just one needs all its room
-at the same time, for which it must be worth more than many small ones that come one by one.
+S_j the mean service time of type j, S that of all jobs. Room and time are what a job keeps others from; of two types that wait
+alike, the one that is served sooner shortens the queues sooner.
 
 Nobody tells the policy how long jobs run, and it has no clock. By Little's law the running jobs of type j are, on the average,
 S_j times its completions in a unit of time, so that
@@ -25,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
-from slotwise.scheduling.policies.layout import ARRIVED, BULK, ENDED, NEXT_ESTIMATE, NUMBERS, WORK
-from slotwise.scheduling.state import State, most, policy_floats, policy_ints, running_by_type
+from slotwise.scheduling.policies.layout import ARRIVED, ENDED, EXPONENT, NEXT_ESTIMATE, NUMBERS, WORK
+from slotwise.scheduling.state import State, policy_floats, policy_ints, running_by_type
 
 FIRST_ESTIMATE = 256
 WINDOW = 1 << 20
@@ -79,10 +78,8 @@ def slots(s: State) -> NDArray[np.int64]:
 def set_gains(s: State) -> None:
     """g_j anew: servers, or paces, have changed."""
     for j in range(s.n_types):
-        room, most_on_one = max(s.n_servers, 1) / max(slots(s)[j], 1), 1
-        for c in range(s.n_classes):
-            most_on_one = max(most_on_one, most(s)[c, j])
-        gains(s)[j] = room * (1.0 + policy_floats(s)[BULK] / float(most_on_one) ** 4) * paces(s)[j]
+        room = max(s.n_servers, 1) / max(slots(s)[j], 1)
+        gains(s)[j] = math.pow(room, policy_floats(s)[EXPONENT]) * paces(s)[j]
 
 
 @kernel

@@ -12,8 +12,8 @@ WORK = 16
 """from here on: J slots (`gains`), J holders (`floors`); R for a free vector, (J + 1) R and J for the search, MEMO keys of R (`usable`)"""
 
 # policy_floats
-BASE, BULK, POWER, PERSISTENCE, HELD, FLOOR, STANDING = 3, 4, 5, 6, 7, 8, 9
-"""c; a of the gains; the power of use in prices; P; the weight that a server would hold with the best filling; what all
+BASE, EXPONENT, POWER, PERSISTENCE, HELD, FLOOR, STANDING = 3, 4, 5, 6, 7, 8, 9
+"""c; e of the gains; the power of use in prices; P; the weight that a server would hold with the best filling; what all
 floors and all standing slots are of the cluster"""
 NUMBERS = 10
 """from here on: J gains, J paces, J completions, J counts (`gains`); R sums of use, R prices of resources, J prices of jobs, J + 1 rooms, J R
