@@ -153,7 +153,7 @@ def _drive(ready: Prepared, progress: Progress | None, stopped: Callable[[], boo
     store, meters, hooks, source, timeline, limits, _ = ready
     state: Any = store.state
     meter: Any = meters.meter
-    chunk, wanted = _Empty, FIRST_CHUNK
+    chunk, demands, wanted = _Empty, _demands(_Empty, store), FIRST_CHUNK
     while True:
         what = loop.run(
             state,
@@ -164,7 +164,7 @@ def _drive(ready: Prepared, progress: Progress | None, stopped: Callable[[], boo
             chunk.time,
             chunk.job_type,
             chunk.duration,
-            _demands(chunk, store),
+            demands,
             timeline.next_time,
         )
         if what == loop.DONE:
@@ -188,6 +188,7 @@ def _drive(ready: Prepared, progress: Progress | None, stopped: Callable[[], boo
                 if limits.until is None or meter.at_job == 0:
                     return
                 chunk = _Never  # nothing comes any more, but the run goes on until its time
+            demands = _demands(chunk, store)
             meter.at_job, meter.n_jobs = 0, len(chunk)
             if progress is not None:
                 progress(limits.done(meter, float(chunk.time[0])))

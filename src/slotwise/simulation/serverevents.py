@@ -81,6 +81,8 @@ class ServerEvents:
         """The next turn of a server that fails or is repaired at random."""
         failures = self._cluster.servers[c].failures
         if failures is not None:
-            stream = self._streams.setdefault(number, generator(self._seed, number))
+            if number not in self._streams:
+                self._streams[number] = generator(self._seed, number)
+            stream = self._streams[number]
             mean = failures.mean_time_between if kind == FAIL else failures.mean_repair
             heapq.heappush(self._queue, (since + float(stream.exponential(mean)), number, kind, c))
