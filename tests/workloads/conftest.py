@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import polars as pl
 import pytest
 
 from slotwise.workloads.traces import Trace, TraceMeta, import_to_file, read_trace
+
+sys.path.insert(0, str(Path(__file__).parent))  # textfiles
 
 SHARED = Path(__file__).parents[3] / "shared" / "traces"
 

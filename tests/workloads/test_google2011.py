@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from textfiles import write
 
 from slotwise.errors import InputError
 from slotwise.workloads.traces import Trace, import_to_file, import_trace, read_trace
@@ -24,10 +25,7 @@ def line(time: int, job: int, task: int, event: int, cpu: str = "0.25", memory: 
 
 
 def part(folder: Path, lines: list[str], name: str = "part-00000-of-00500.csv.gz") -> Path:
-    path = folder / name
-    text = "".join(f"{text}\n" for text in lines).encode()
-    path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
-    return path
+    return write(folder / name, lines)
 
 
 GOOD = [
