@@ -88,6 +88,36 @@ def test_json_follows_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["results"][1]["mean_queue"]["runs"] == [run.mean_queue for run in api.runs]
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["simulate", "example1", "-p", "guarded"],
+        ["compare", "example1", "--policy", "guarded,best-fit"],
+        ["plan", "example1", "--target", "mean_wait=5", "-p", "guarded"],
+        ["tradeoff", "example1", "-p", "guarded"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_an_option_for_a_policy_that_is_not_run_is_refused(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = called(capsys, *command, "--set", "policy.b=0.8")
+    assert (code, out) == (2, "")
+    assert err == (
+        "slotwise: --set policy.b: is for the scenario's policy, algorithm1, which is not run; add --set policy.name=guarded\n"
+    )
+
+
+def test_an_option_for_one_of_several_policies_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    def queues(*arguments: str) -> list[float]:
+        _, out, _ = called(capsys, "simulate", "example1", "-p", "algorithm1,fifo", "--json", *QUICK, *arguments)
+        return [result["mean_queue"]["mean"] for result in json.loads(out)["results"]]
+
+    (mine, other), (changed, same) = queues(), queues("--set", "policy.beta=0.2")
+    assert changed != mine
+    assert same == other
+
+
 def test_json_has_null_where_there_is_no_figure(capsys: pytest.CaptureFixture[str]) -> None:
     """One run of a few events tells no spread; an overload has no finite bound; NaN is not JSON."""
     arguments = ["--set", "run.events=20", "--set", "run.replications=1", "--set", "workload.intensity=1.5"]

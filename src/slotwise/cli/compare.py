@@ -14,10 +14,10 @@ from slotwise.cli.running import (
     ScenarioArgument,
     SetOption,
     WorkersOption,
-    check_policies,
     folder,
     policy_names,
     progress_of,
+    with_options,
 )
 from slotwise.cli.tables import results_table, show
 from slotwise.errors import InputError
@@ -55,8 +55,7 @@ def compare(
     names = list(dict.fromkeys(name.strip() for group in policy for name in group.split(",") if name.strip()))
     if len(names) < 2:
         raise InputError("needs two policies or more", where="--policy", remedy="such as algorithm1,best-fit")
-    pairs = [(name, ready.policy.options if name == ready.policy.name else {}) for name in names]
-    check_policies(pairs)
+    pairs = with_options(ready, names, overrides or [])
     if out is not None:
         folder(out)
     begun = time.perf_counter()

@@ -9,8 +9,17 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from slotwise.cli.running import JsonOption, ScenarioArgument, SetOption, WorkersOption, messages, policy_names
+from slotwise.cli.running import (
+    JsonOption,
+    ScenarioArgument,
+    SetOption,
+    WorkersOption,
+    messages,
+    policy_names,
+    refuse_idle,
+)
 from slotwise.cli.tables import figures, fit, number, show
+from slotwise.model import load_scenario
 from slotwise.planning.plan import Plan, describe
 from slotwise.planning.plan import plan as make_plan
 from slotwise.planning.targets import MEANINGS, parse_targets
@@ -55,17 +64,18 @@ def plan(
       slotwise plan mine.toml -t p95_wait=0.5 -t utilisation=0.8 -p best-fit
     """
     targets = parse_targets(target or [])
+    ready = load_scenario(scenario, overrides or [])
+    refuse_idle(ready, [policy or ready.policy.name], overrides or [])
     with messages.status("planning") as status:
 
         def on_trial(counts: tuple[int, ...], replications: int) -> None:
             status.update(f"{sum(counts):,} servers, {replications} runs")
 
         found = make_plan(
-            scenario,
+            ready,
             targets,
             policy,
             confidence=confidence,
-            overrides=overrides or [],
             workers=workers,
             on_trial=on_trial,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from slotwise.errors import InputError
-from slotwise.model import shipped_scenarios
+from slotwise.model import Scenario, shipped_scenarios
 from slotwise.scheduling.policies import POLICIES, make_policy
 from slotwise.simulation import ahead
 
@@ -76,10 +76,27 @@ def folder(path: Path) -> Path:
     return path
 
 
-def check_policies(pairs: Iterable[tuple[str, dict[str, Any]]]) -> None:
-    """See mistakes in names and options before anything is compiled or run."""
+def with_options(
+    ready: Scenario, names: Iterable[str], settings: Iterable[str]
+) -> list[tuple[str, dict[str, Any]]]:
+    """The policies with their options: the scenario's own for its own policy. Mistakes in them are seen before anything is compiled or run."""
+    pairs = [(name, dict(ready.policy.options) if name == ready.policy.name else {}) for name in names]
+    refuse_idle(ready, [name for name, _ in pairs], settings)
     for name, options in pairs:
         make_policy(name, **options)
+    return pairs
+
+
+def refuse_idle(ready: Scenario, names: Sequence[str], settings: Iterable[str]) -> None:
+    """An option that is set for the scenario's policy, which is not run, would do nothing."""
+    for setting in settings:
+        key = setting.partition("=")[0].strip()
+        if key.startswith("policy.") and key != "policy.name" and ready.policy.name not in names:
+            raise InputError(
+                f"is for the scenario's policy, {ready.policy.name}, which is not run",
+                where=f"--set {key}",
+                remedy=f"add --set policy.name={names[0]}",
+            )
 
 
 SHOW_AFTER = 1.0

@@ -15,9 +15,9 @@ from slotwise.cli.running import (
     ScenarioArgument,
     SetOption,
     WorkersOption,
-    check_policies,
     policy_names,
     progress_of,
+    with_options,
 )
 from slotwise.cli.tables import results_table, show
 from slotwise.model import load_scenario
@@ -57,8 +57,7 @@ def simulate(
     """
     ready = load_scenario(scenario, overrides or [])
     names = [name for group in policy or [ready.policy.name] for name in group.split(",")]
-    pairs = [(name, ready.policy.options if name == ready.policy.name else {}) for name in names]
-    check_policies(pairs)
+    pairs = with_options(ready, names, overrides or [])
     code = 0
     with progress_of(len(pairs) * ready.run.replications) as report:
         try:

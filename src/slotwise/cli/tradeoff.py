@@ -16,6 +16,7 @@ from slotwise.cli.running import (
     WorkersOption,
     policy_names,
     progress_of,
+    refuse_idle,
     say,
 )
 from slotwise.cli.tables import figures, fit, number, show
@@ -67,6 +68,7 @@ def tradeoff(
       slotwise tradeoff mine.toml --beta 0.8,0.95 --solver auto,greedy
     """
     ready = load_scenario(scenario, overrides or [])
+    refuse_idle(ready, [policy or ready.policy.name], overrides or [])
     betas = _numbers(beta) if beta else GRID
     solvers = tuple(name.strip() for name in solver.split(",")) if solver else SOLVERS
     with progress_of(len(betas) * len(solvers) * ready.run.replications) as report:
