@@ -21,7 +21,7 @@ FOUND = (20009, 20021, 20023, 20026, 20033, 20036, 20043, 20052)
 TRACE_RUNS = 8
 """of the same jobs, with other lots drawn by the policies that draw any"""
 HELD_OUT = range(5000, 5030)
-"""never looked at while the policies were made"""
+"""nothing was tuned on them; once they decided, against a change (docs/research/guarded.md)"""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from slotwise.model import Cluster, JobType, ServerClass
-from slotwise.scheduling.policies import floors
+from slotwise.scheduling.policies import floors, gains
 from slotwise.scheduling.scheduler import Scheduler
 
 pytestmark = pytest.mark.core
@@ -72,7 +72,7 @@ def test_no_slot_stands_open_that_costs_too_much(options: dict[str, float]) -> N
 
 def test_no_slot_stands_open_for_a_type_that_never_comes() -> None:
     scheduler = overloaded()
-    floors.ended(scheduler._state)[1] = 0.0
+    gains.ended(scheduler._state)[1] = 0.0
     assert end_one(scheduler, "server-7") == ["common"]
 
 

@@ -87,9 +87,8 @@ def explain_server(view: View, name: Hashable, server: int) -> Explanation:
         because = Because(Reason.ACTIVE, figures)
     elif store.state.keeps_free:
         because = Because(Reason.PACKS, {"holding": holding, "free": _sizes(view, store.arrays["free"][server])})
-        if store.policy.keeps_slots and (floors.holders(store.state) == server + 1).any():
-            slots = _counts(view, floors.holders(store.state) == server + 1)
-            return Explanation(name, (because, Because(Reason.KEEPS_SLOTS, {"slots": slots})))
+        if store.policy.keeps_slots and (kept := _counts(view, floors.holders(store.state) == server + 1)):
+            return Explanation(name, (because, Because(Reason.KEEPS_SLOTS, {"slots": kept})))
     else:
         because = Because(Reason.EMPTY)
     return Explanation(name, (because,))

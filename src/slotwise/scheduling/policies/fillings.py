@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
 from slotwise.scheduling.memory import call_at, natural
-from slotwise.scheduling.policies.gains import LONG, gains
+from slotwise.scheduling.policies.gains import gains, queues_are_long
 from slotwise.scheduling.policies.layout import BASE, HELD, SPOILS, STALE
 from slotwise.scheduling.policies.usable import prices, set_prices, usable
 from slotwise.scheduling.state import (
@@ -105,7 +105,7 @@ def fill(s: State, server: int, rule: int) -> float:
 @kernel
 def by_type(s: State) -> bool:
     """Whether jobs count with the demand of their type: where they are packed so, or queues are very long."""
-    return not s.actual or s.n_waiting > LONG * s.n_servers
+    return not s.actual or queues_are_long(s)
 
 
 @kernel

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from slotwise._kernel import kernel
 from slotwise.scheduling.moves import hold_room, start
 from slotwise.scheduling.policies.fitting import fits, set_need
-from slotwise.scheduling.policies.gains import LONG, ended, slots
+from slotwise.scheduling.policies.gains import ended, queues_are_long, slots
 from slotwise.scheduling.policies.layout import FLOOR, STANDING, WORK
 from slotwise.scheduling.state import (
     COUNT,
@@ -47,7 +47,7 @@ def holders(s: State) -> NDArray[np.int64]:
 @kernel
 def serve_floors(s: State, server: int) -> None:
     """Room has appeared: start jobs of types below their floors, then keep standing slots."""
-    if servers(s)[server, COUNT] == 0 or s.n_waiting > LONG * s.n_servers:
+    if servers(s)[server, COUNT] == 0 or queues_are_long(s):
         release_slots(s, server)
         return
     for n in range(s.n_types):

@@ -75,6 +75,12 @@ def slots(s: State) -> NDArray[np.int64]:
 
 
 @kernel
+def queues_are_long(s: State) -> bool:
+    """Whether the proof applies."""
+    return bool(s.n_waiting > LONG * s.n_servers)
+
+
+@kernel
 def set_gains(s: State) -> None:
     """g_j anew: servers, or paces, have changed."""
     for j in range(s.n_types):
@@ -99,7 +105,7 @@ def notice_end(s: State, j: int) -> None:
     ended(s)[j] += 1.0
     whole[ENDED] += 1
     if whole[ENDED] >= whole[NEXT_ESTIMATE]:
-        if s.n_waiting <= LONG * s.n_servers:
+        if not queues_are_long(s):
             set_paces(s)
             set_gains(s)
         if whole[ENDED] >= WINDOW:
