@@ -12,7 +12,20 @@ from typing import Any
 
 from instances import Instance
 
-from slotwise.scheduling.scheduler import Placement, Scheduler
+from slotwise.scheduling import (
+    Cancel,
+    Complete,
+    Drain,
+    Event,
+    Fail,
+    Join,
+    Remove,
+    Requeue,
+    Resume,
+    Scheduler,
+    Stop,
+    Submit,
+)
 
 Vector = tuple[Decimal, ...]
 
@@ -37,35 +50,39 @@ class Ledger:
 
     # -- events ---------------------------------------------------------------------------------------------------
 
-    def hear(self, event: tuple[Any, ...], requeued: list[Any]) -> None:
+    def hear(self, event: Event, requeued: list[Any]) -> None:
         """The event itself, before its placements."""
-        kind, *rest = event
-        if kind == "submit":
-            job, name, demand, *_ = rest
-            self.type_of[job], self.age[job] = name, len(self.age)
-            self.size[job] = self.sized(name, demand)
-            self.queue[name].append(job)
-        elif kind == "complete":
-            del self.on[rest[0]]
-        elif kind == "cancel":
-            self.queue[self.type_of[rest[0]]].remove(rest[0])
-        elif kind == "add":
-            self.closed.pop(rest[0], None)
-            self.open[rest[0]] = rest[1]
-        elif kind == "drain":
-            if rest[0] in self.open:
-                self.closed[rest[0]] = self.open.pop(rest[0])
-        elif kind == "remove":
-            self.open.pop(rest[0], None)
-            self.closed.pop(rest[0], None)
-        elif kind == "fail":
-            self.open.pop(rest[0], None)
-            self.closed.pop(rest[0], None)
-            lost = sorted((job for job, server in self.on.items() if server == rest[0]), key=self.age.get)
-            assert requeued == lost, "the lost jobs, from old to young"
-            for job in reversed(lost):
+        match event:
+            case Submit(job, name, _, demand):
+                self.type_of[job], self.age[job] = name, len(self.age)
+                self.size[job] = self.sized(name, demand)
+                self.queue[name].append(job)
+            case Complete(job) | Stop(job):
                 del self.on[job]
-                self.queue[self.type_of[job]].insert(0, job)
+            case Requeue(job):
+                assert requeued == [job]
+                self.put_back([job])
+            case Cancel(job):
+                self.queue[self.type_of[job]].remove(job)
+            case Join(server, name):
+                self.closed.pop(server, None)
+                self.open[server] = name
+            case Resume(server):
+                self.open |= {server: self.closed.pop(server)} if server in self.closed else {}
+            case Drain(server):
+                self.closed |= {server: self.open.pop(server)} if server in self.open else {}
+            case Remove(server) | Fail(server):
+                self.open.pop(server, None)
+                self.closed.pop(server, None)
+                lost = sorted((job for job, where in self.on.items() if where == server), key=self.age.get)
+                assert requeued == lost, "the lost jobs, from old to young"
+                self.put_back(lost)
+
+    def put_back(self, jobs: list[Any]) -> None:
+        """To the front of their queues, the first of them in front."""
+        for job in reversed(jobs):
+            del self.on[job]
+            self.queue[self.type_of[job]].insert(0, job)
 
     def sized(self, name: str, demand: dict[str, Decimal] | None) -> Vector:
         """What the job takes: its type's demand, or its own, rounded up to the unit of the resource."""
@@ -77,7 +94,7 @@ class Ledger:
                     size[r] = whole * self.units[r]
         return tuple(size)
 
-    def place(self, placement: Placement) -> None:
+    def place(self, placement: tuple[Any, Any]) -> None:
         """One placement, in the order in which they came."""
         job, server = placement
         line = self.queue[self.type_of[job]]

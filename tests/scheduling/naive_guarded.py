@@ -375,13 +375,27 @@ class NaiveGuarded:
         self.arrive(job)
 
     def complete(self, job: Hashable) -> None:
+        self.end(job, learns=True)
+
+    def stop(self, job: Hashable) -> None:
+        self.end(job, learns=False)
+
+    def requeue(self, job: Hashable) -> None:
+        self.end(job, learns=False, again=True)
+        if job in self.lines[self.type_of[job]]:
+            self.arrive(job)
+
+    def end(self, job: Hashable, *, learns: bool, again: bool = False) -> None:
         number = next(n for n, server in self.servers.items() if job in server.jobs)
         server = self.servers[number]
         server.jobs.remove(job)
+        if again:
+            self.lines[self.type_of[job]].insert(0, job)
         if server.state == "drains":
             return
+        if learns:
+            self.notice_end(self.type_of[job])
         self.clock += 1
-        self.notice_end(self.type_of[job])
         if not server.jobs:
             self.release(number)
         if server.state == "turns":
@@ -396,6 +410,11 @@ class NaiveGuarded:
 
     def join(self, number: int, kind: int) -> None:
         self.servers[number] = Server(kind)
+        if any(self.lines):
+            self.refill(number)
+
+    def resume(self, number: int) -> None:
+        self.servers[number].state, self.servers[number].tries = "packs", 0
         if any(self.lines):
             self.refill(number)
 

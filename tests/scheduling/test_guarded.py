@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from slotwise.model import Scenario, load_scenario, parse_scenario
-from slotwise.scheduling.policies import floors, gains, layout, usable
+from slotwise.scheduling.policies.guarded import floors, gains, memory, usable
 from slotwise.scheduling.scheduler import Scheduler
 from slotwise.scheduling.state import CLASS, COUNT, MODE, SERVER, STALLED, STATUS, TYPE
 from slotwise.simulation.drift import stable
@@ -150,7 +150,7 @@ class Watched:
     def weigh(self, server: int, j: int, before: Any, queue: Any) -> None:
         """A refill lowers the weight by c (p_max + V_max) at most (inequality 3), where nobody goes first."""
         state, store = self.scheduler._state, self.scheduler._store
-        price, c = usable.prices(state), float(store.arrays["policy_floats"][layout.BASE])
+        price, c = usable.prices(state), float(store.arrays["policy_floats"][memory.BASE])
         weight = gains.gains(state) * queue + c * price
         room = store.sizes.capacity[store.arrays["servers"][server, 0]]
         allowed = c * (price.max() + usable.usable(state, room))

@@ -17,7 +17,7 @@ from slotwise.scheduling import chance, drive
 from slotwise.scheduling.hooks import Hooks
 from slotwise.scheduling.policies import make_policy
 from slotwise.scheduling.policy import Policy
-from slotwise.scheduling.scheduler import raise_fault
+from slotwise.scheduling.scheduler import fault_of
 from slotwise.scheduling.store import Store
 from slotwise.simulation import ahead, churn, loop
 from slotwise.simulation.measurements import Measurements, read
@@ -31,7 +31,7 @@ from slotwise.workloads.source import Chunk, Source
 CHUNK = 16_384
 FIRST_CHUNK = 1_024
 DEFAULT_EVENTS = 200_000
-WORKLOAD, POLICY, SERVERS = 0, 1, 2  # which child of a replication's seed is for what
+WORKLOAD, SERVERS = 0, 2  # which child of a replication's seed is for what; 1 is the policy's (`chance`)
 
 Progress = Callable[[float], None]
 
@@ -93,7 +93,7 @@ def make_store(task: Task, max_servers: int) -> Store:
         task.make_policy(),
         max_servers=max(1, max_servers),
         spaces=spaces_of(scenario.cluster.servers, jobs.sizes),
-        seed=child(_seed(task), POLICY),
+        random=chance.words_of(scenario.run.seed, task.replication),
         mean_service=jobs.mean_service,
         max_jobs=int(1.2 * jobs.mean_in_service) + 32,
     )
@@ -109,7 +109,7 @@ def prepare(task: Task) -> Prepared:
     timeline = ServerEvents(scenario.cluster, child(seed, SERVERS))
     store = make_store(task, timeline.max_servers)
     state: Any = store.state
-    undrawn = chance.position(state)
+    undrawn = chance.words(state)
     meters = MeterStore(state.n_types, state.n_resources, state.max_jobs)
     hooks = store.policy.hooks()
     limits = _Limits.of(scenario, jobs, task.warmup)
@@ -143,9 +143,9 @@ def _run(task: Task, progress: Progress | None, stopped: Callable[[], bool] | No
     begun = time.perf_counter()
     _drive(ready, progress, stopped)
     loop.finish(state, ready.meters.meter)
-    name = ready.store.policy.name or type(ready.store.policy).__name__
+    name = ready.store.policy.label
     seconds = time.perf_counter() - begun
-    drew = chance.position(state) != ready.undrawn
+    drew = chance.words(state) != ready.undrawn
     return read(ready.store, ready.meters, name, task.replication, seconds, drew)
 
 
@@ -169,14 +169,14 @@ def _drive(ready: Prepared, progress: Progress | None, stopped: Callable[[], boo
         )
         if what == loop.DONE:
             return
-        if what == loop.FAULT:
-            raise_fault(store.policy, hooks, state.failed)
-        elif what == loop.SERVER_EVENT:
+        if what == loop.SERVER_EVENT:
             at, kind, server, c = timeline.pop()
             churn.happen(state, meter, kind, server, c, at, hooks.arrive, hooks.join, hooks.leave)
-            if state.failed:
-                raise_fault(store.policy, hooks, state.failed)
-        elif what == loop.MORE_ROOM:
+        if fault := fault_of(store.policy, hooks, state.failed):
+            raise fault
+        if what == loop.SERVER_EVENT:
+            continue
+        if what == loop.MORE_ROOM:
             store.grow_jobs(2 * state.max_jobs)
             meters.grow(state.max_jobs)
         else:
