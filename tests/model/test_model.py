@@ -101,7 +101,7 @@ def test_what_the_scheduler_refuses_of_a_job() -> None:
     with pytest.raises(InputError, match="no server class is called 'x'; there are: s"):
         scheduler.add_server("s-1", "x")
     scheduler.drain_server("s-0")
-    with pytest.raises(InputError, match="server 's-0' drains and holds 1 jobs; resume it, with its jobs"):
+    with pytest.raises(InputError, match="server 's-0' drains and holds 2 jobs; resume it, with its jobs"):
         scheduler.add_server("s-0", "s")
     clairvoyant = Scheduler(cluster, types, "easy-backfill")
     with pytest.raises(InputError, match="job 'a': has no duration; easy-backfill is clairvoyant: give duration"):

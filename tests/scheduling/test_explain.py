@@ -104,8 +104,8 @@ def test_blocked() -> None:
 
 def test_reserved() -> None:
     s = Scheduler(cluster(large=1), [WEB, DATABASE], "easy-backfill")
-    s.submit("w0", "web", duration=10.0)
-    s.submit("w1", "web", duration=10.0)
+    s.submit("w0", "web", duration=10.0, now=0.0)
+    s.submit("w1", "web", duration=10.0, now=0.0)
     s.submit("d", "database", duration=5.0, now=1.0)  # 3.5 memory is free, it asks for 4: reserved at time 10
     s.submit("w2", "web", duration=30.0, now=1.0)  # leaves enough beside d then
     s.submit("w3", "web", duration=30.0, demand={"memory": 1}, now=1.0)  # just so: 10 - 6 - 2 - 2 cpu are left

@@ -9,42 +9,18 @@ from typing import Any
 import pytest
 from instances import ALL_EVENTS, Events, pairs, perform, random_instance
 from ledger import Ledger
+from variants import VARIANTS, label
 
 from slotwise._kernel import JIT
 from slotwise.errors import InputError
 from slotwise.model import Cluster, JobType, ServerClass
-from slotwise.scheduling import POLICIES, Cancel, Event, Join, Scheduler, Submit, make_policy
+from slotwise.scheduling import Cancel, Event, Join, Scheduler, Submit, make_policy
 from slotwise.scheduling.state import ACTIVE, MODE, PRESENT, STALLED, STATUS
 
 pytestmark = pytest.mark.core
 
 RUNS, LENGTH = (6, 120) if JIT else (2, 60)
 
-VARIANTS: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in POLICIES]
-VARIANTS += [
-    ("algorithm1", {"beta": 0.9}),
-    ("algorithm1", {"beta": 0.9, "reduce_stalls": False}),
-    ("algorithm1", {"beta": 0.9, "stall_cap": 0.5}),
-    ("algorithm1", {"beta": 0.9, "faithful": True}),
-    ("algorithm1", {"p": 0.9, "spread": "cap", "stall_cap": 0.5}),
-    ("algorithm1", {"p": 0.9, "spread": "off", "ties": "first"}),
-    ("algorithm1", {"p": 0.9, "spread": "off", "faithful": True, "reduce_stalls": False}),
-    *[
-        ("algorithm1", {"beta": 0.9, "solver": solver})
-        for solver in ("hull", "enumerate", "dp", "greedy", "greedy-fill", "approximate")
-    ],
-    ("m14", {"weights": "log"}),
-    ("m14", {"queues": "own"}),
-    ("m14", {"queues": "own", "weights": "log", "ties": "first", "solver": "dp"}),
-    ("g16", {"alpha": 5.0}),
-    *[
-        (name, {"pack_by": "type"})
-        for name in POLICIES
-        if name not in ("algorithm1", "m14", "g16", "g16-retention")
-    ],
-    ("myopic-maxweight", {"solver": "dp"}),
-    ("myopic-maxweight", {"solver": "approximate"}),
-]
 WORK_CONSERVING = {
     "best-fit",
     "first-fit",
@@ -56,11 +32,6 @@ WORK_CONSERVING = {
     "myopic-maxweight",
     "vqs-bf",
 }
-
-
-def label(variant: tuple[str, dict[str, Any]]) -> str:
-    name, options = variant
-    return " ".join([name, *(f"{key}={value}" for key, value in options.items())])
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=label)
@@ -272,7 +243,7 @@ def test_jobs_that_no_server_takes_wait_apart_while_the_state_grows() -> None:
 @pytest.mark.parametrize("name", ["vqs", "vqs-bf"])
 def test_vqs_is_refused_where_it_is_not_for(name: str) -> None:
     two = Cluster(resources=("a", "b"), servers=(ServerClass(name="s", count=1, capacity=(4, 4)),))
-    with pytest.raises(InputError, match="one resource and servers of one size; use another policy"):
+    with pytest.raises(InputError, match="one resource and servers of one size, without requirements; use another policy"):
         Scheduler(two, [JobType(name="t", demand=(1, 1))], name)
     unlike = Cluster(
         resources=("a",),

@@ -32,8 +32,8 @@ def check(scenario: Scenario) -> None:
     _check_run(scenario)
 
 
-def check_cluster(cluster: Cluster) -> None:
-    """Names are unique, capacities have the right length, there is at least one server."""
+def check_cluster(cluster: Cluster, *, may_be_empty: bool = False) -> None:
+    """Names are unique, capacities have the right length, there is at least one server, or servers may come later."""
     _unique(cluster.resources, "cluster.resources", "resource")
     _unique([server.name for server in cluster.servers], "cluster.servers", "server class")
     for i, server in enumerate(cluster.servers):
@@ -42,7 +42,7 @@ def check_cluster(cluster: Cluster) -> None:
         if server.feasible is None and not any(server.capacity):
             raise InputError("a server without any capacity", where=f"{where}.capacity", remedy="give it some")
     joining = sum(event.count for event in cluster.events if event.action == "join")
-    if cluster.n_servers + joining == 0:
+    if cluster.n_servers + joining == 0 and not may_be_empty:
         raise InputError(
             "there are no servers", where="cluster.servers", remedy="give a class a count of 1 or more"
         )

@@ -97,13 +97,13 @@ class Scheduler:
 
         `digits` keeps that many digits behind the point of actual demands, where they are finer than the types'.
         """
-        check_cluster(cluster)
+        check_cluster(cluster, may_be_empty=True)
         check_types(cluster, types)
         made = policy if isinstance(policy, Policy) else make_policy(policy, **options)
         self._lay_out(cluster, types, made, digits, chance.words_of(seed), cluster.n_servers, 1024)
         for server in cluster.servers:
             for n in range(server.count):
-                self.add_server(f"{server.name}-{n}", server.name)
+                self.apply(Join(f"{server.name}-{n}", server.name, 0.0))
 
     @classmethod
     def from_scenario(cls, scenario: Scenario, *, seed: int = 1) -> Scheduler:
@@ -204,7 +204,7 @@ class Scheduler:
         new_types = list(types) if types is not None else situation.types
         new_classes = list(classes) if classes is not None else situation.classes
         cluster = Cluster(resources=tuple(situation.resources), servers=tuple(new_classes))
-        check_cluster(cluster)
+        check_cluster(cluster, may_be_empty=True)
         check_types(cluster, new_types)
         x, y, z, w = before.random
         n_jobs = len(situation.waiting.job) + len(situation.running.job)
