@@ -82,7 +82,7 @@ def default(field: FieldInfo) -> str:
     value = field.default
     if value is PydanticUndefined:
         return "required"
-    if value is None or value == ():
+    if value is None or value in ((), {}):
         return "none"
     if isinstance(value, laws.Law):
         return f"`{value.law}`"  # type: ignore[attr-defined]

@@ -276,3 +276,21 @@ def test_a_server_that_takes_nothing(name: str) -> None:
     k, weight = solver.best([1.0, 2.0])
     assert (k.tolist(), weight) == ([0, 0], 0.0)
     assert "no type fits" in solver.reason
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("resources", [1, 2])
+def test_a_type_that_is_not_allowed_has_no_say(name: str, resources: int) -> None:
+    """However much it weighs, the others are chosen as if it were not there: 2 x 5 beats 1 x 6 in a room of 10."""
+    demand = np.repeat([[1], [6], [5]], resources, axis=1)
+    capacity, weights = [10] * resources, [1e9, 6.1, 5.0]
+    solver = make_solver(name, Space.additive(demand, capacity, [False, True, True]))
+    without = make_solver(name, Space.additive(demand[1:], capacity))
+    for order in ([0, 1, 2], [2, 1, 0]):
+        k, weight = solver.best(weights, order=order)
+        alone, same = without.best(weights[1:], order=[j - 1 for j in order if j])
+        assert (k.tolist(), weight) == ([0, *alone.tolist()], same)
+    assert solver.r == without.r
+    if name in EXACT or name == "approximate":
+        assert weight == 10.0

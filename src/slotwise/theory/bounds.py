@@ -24,7 +24,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,13 +83,19 @@ def best_lower_bound(scenario: Scenario, rates: Vector, columns: Columns | None 
         )
     moments = workload_moments(scenario, rates)
     found = []
-    for pool in pools_of(rates, columns):
+    pools = pools_of(rates, columns)
+    for pool in pools:
         bounds, here = [NOTHING], np.where(pool, rates, 0.0)
         if markovian(scenario, here):
             bounds += [by_count(here, means, columns), by_type(here, means, columns)]
         if moments is not None:
             bounds.append(by_workload(moments.within(pool), columns, region.prices))
-        found.append(max(bounds, key=lambda bound: bound.mean_queue))
+        best = max(bounds, key=lambda bound: bound.mean_queue)
+        if len(pools) > 1 and best is not NOTHING:
+            names = [scenario.types[j].name for j in np.flatnonzero(pool)]
+            of = f"of {', '.join(names[:3])}{', ...' if len(names) > 3 else ''}: "
+            best = replace(best, assumptions=(of + best.assumptions[0], *best.assumptions[1:]))
+        found.append(best)
     return _added(found)
 
 
