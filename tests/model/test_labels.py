@@ -84,9 +84,15 @@ def allowed(scenario: Scenario) -> np.ndarray:
 MISTAKES = [
     ("cluster.servers.gpu.labels.zone=3", "cluster.servers[1].labels.zone: is 3; must be a text in quotes"),
     ("cluster.servers.gpu.labels.gpu=true", "cluster.servers[1].labels.gpu: is true; must be a text in quotes"),
-    ("cluster.servers.gpu.labels.zone=['a']", "cluster.servers[1].labels.zone: is a list; must be a text in quotes"),
+    (
+        "cluster.servers.gpu.labels.zone=['a']",
+        "cluster.servers[1].labels.zone: is a list; must be a text in quotes",
+    ),
     ("cluster.servers.gpu.labels=a100", "cluster.servers[1].labels: is 'a100'; must be a table"),
-    ("cluster.servers.gpu.labels.zone=''", "cluster.servers[1].labels.zone: is empty; write at least one character"),
+    (
+        "cluster.servers.gpu.labels.zone=''",
+        "cluster.servers[1].labels.zone: is empty; write at least one character",
+    ),
     # a label may be called like a law
     ("cluster.servers.gpu.labels.batch=3", "cluster.servers[1].labels.batch: is 3; must be a text in quotes"),
     ("types.train.requires=a100", "types[1].requires: is 'a100'; must be a table"),
@@ -96,23 +102,33 @@ MISTAKES = [
         "types.train.requires.gpu=4",
         'types[1].requires.gpu: is neither a text nor a list of texts; write it like "a" or ["a", "b"]',
     ),
-    ("types.web.requires.gpo=a100", "types[0] (web).requires.gpo: no server class has a label 'gpo'; did you mean gpu?"),
-    ("types.web.requires.rack=7a", "types[0] (web).requires.rack: no server class has a label 'rack'; use one of: gpu, zone"),
+    (
+        "types.web.requires.gpo=a100",
+        "types[0] (web).requires.gpo: no server class has a label 'gpo'; did you mean gpu?",
+    ),
+    (
+        "types.web.requires.rack=7a",
+        "types[0] (web).requires.rack: no server class has a label 'rack'; use one of: gpu, zone",
+    ),
     (
         "types.train.requires.gpu=['h100', 'v100']",
         "types[1] (train).requires.gpu: no server class has gpu = h100 or v100; use one of: a100",
     ),
     (
         "types.train.requires.zone=a",
-        "types[1] (train).requires: no server class has all of gpu = a100 or h100, zone = a; require less, or label a class"
-        " so (all that plain lacks is gpu = a100 or h100)",
+        (
+            "types[1] (train).requires: no server class has all of gpu = a100 or h100, zone = a; require less, or label a class"
+            " so (all that plain lacks is gpu = a100 or h100)"
+        ),
     ),
     (
         "types.train.demand=[9, 2]",
-        "types[1] (train).demand: fits no server that meets its requirements: it asks for 9 of cpu, the largest such"
-        " server has 8; lower it, or add a larger server",
+        (
+            "types[1] (train).demand: fits no server that meets its requirements: it asks for 9 of cpu, the largest such"
+            " server has 8; lower it, or add a larger server"
+        ),
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("setting", "message"), MISTAKES)
@@ -122,7 +138,9 @@ def test_mistakes_are_told_in_one_line_with_file_and_key(setting: str, message: 
 
 def test_a_type_must_fit_a_class_that_it_may_run_on(tmp_path: Path) -> None:
     """5 of cpu fit the other class, but that has no such label."""
-    assert "the largest such server has 4" in refusal(tmp_path, "types.web.requires.zone=a", "types.web.demand=[5, 1]")
+    assert "the largest such server has 4" in refusal(
+        tmp_path, "types.web.requires.zone=a", "types.web.demand=[5, 1]"
+    )
     assert read(tmp_path, "types.web.demand=[5, 1]").types[0].demand == (5, 1)
 
 
@@ -147,7 +165,9 @@ def test_who_matches_and_what_fits_against_a_second_reading() -> None:
     seen = set()
     for _ in range(200):
         labels = [{key: rng.choice(values) for key in keys if rng.random() < 0.7} for _ in range(3)]
-        wanted = [{key: rng.sample(values, rng.randint(1, 3)) for key in keys if rng.random() < 0.4} for _ in range(4)]
+        wanted = [
+            {key: rng.sample(values, rng.randint(1, 3)) for key in keys if rng.random() < 0.4} for _ in range(4)
+        ]
         servers = [ServerClass(name=f"c{c}", count=1, capacity=(4,), labels=labels[c]) for c in range(2)]
         servers.append(
             ServerClass(name="c2", count=1, capacity=(4,), labels=labels[2], feasible=lambda k: sum(k) <= 4)

@@ -45,7 +45,9 @@ def instance(seed: int) -> tuple[Instance, np.random.Generator]:
     return Instance(demand.astype(np.int64), capacity.astype(np.int64), allowed), rng
 
 
-def brute_force(demand: NDArray[np.int64], capacity: NDArray[np.int64], may: NDArray[np.bool_]) -> NDArray[np.int64]:
+def brute_force(
+    demand: NDArray[np.int64], capacity: NDArray[np.int64], may: NDArray[np.bool_]
+) -> NDArray[np.int64]:
     """Everything that fits and is allowed, by trying every combination of counts."""
     most = []
     for j, row in enumerate(demand):

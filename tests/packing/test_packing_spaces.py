@@ -46,7 +46,9 @@ def naive(space: Space, allowed: NDArray[np.bool_]) -> list[tuple[int, ...]]:
     assert space.demand is not None
     assert space.capacity is not None
     every = itertools.product(*(range(int(space.capacity.max()) + 1) for _ in range(space.n_types)))
-    return [k for k in every if all(np.dot(k, space.demand) <= space.capacity) and not np.any(np.array(k)[~allowed])]
+    return [
+        k for k in every if all(np.dot(k, space.demand) <= space.capacity) and not np.any(np.array(k)[~allowed])
+    ]
 
 
 @pytest.mark.core

@@ -43,8 +43,12 @@ def cluster(**types: dict[str, Any]) -> Scenario:
 
 def test_each_pool_gets_what_erlang_says_for_it() -> None:
     """Two M/M/n queues apart: the target is far from the waits of their neighbours."""
-    scenario = cluster(left={"rate": 3.0, "requires": {"zone": "a"}}, right={"rate": 2.0, "requires": {"zone": "b"}})
-    queues = {(a, b): erlang.mean_queue(a, 3.0) + erlang.mean_queue(b, 2.0) for a in range(4, 9) for b in range(3, 8)}
+    scenario = cluster(
+        left={"rate": 3.0, "requires": {"zone": "a"}}, right={"rate": 2.0, "requires": {"zone": "b"}}
+    )
+    queues = {
+        (a, b): erlang.mean_queue(a, 3.0) + erlang.mean_queue(b, 2.0) for a in range(4, 9) for b in range(3, 8)
+    }
     target = 1.2
     right = min((mix for mix in queues if queues[mix] <= target), key=lambda mix: mix[0] + 3 * mix[1])
     found = plan(scenario, {"mean_queue": target})

@@ -97,7 +97,9 @@ def test_intensity_headroom_and_proofs_agree_with_the_program_in_full(seed: int)
     region = region_of(scenario)
     assert region.intensity == pytest.approx(true, rel=1e-8)
     assert region.lower == pytest.approx(true, rel=1e-8)
-    searched = Columns([Searched(pricing.space) for pricing in region.columns.pricings], region.columns.counts.tolist())
+    searched = Columns(
+        [Searched(pricing.space) for pricing in region.columns.pricings], region.columns.counts.tolist()
+    )
     assert locate(rho, searched).intensity == pytest.approx(true, rel=1e-8)
 
     # the prices separate: all servers together hold 1 at most, configuration by configuration
@@ -262,7 +264,9 @@ def test_servers_that_hold_other_types_are_not_alike() -> None:
         "types": [{"name": "t", "demand": [5], "rate": 1}, {"name": "u", "demand": [2], "rate": 1}],
     }
     for requires, verdict in (({"zone": ["a", "b"]}, Verdict.CERTIFIED), ({"zone": "a"}, Verdict.NOT_CERTIFIED)):
-        scenario = parse_scenario(alike | {"types": [alike["types"][0] | {"requires": requires}, alike["types"][1]]})
+        scenario = parse_scenario(
+            alike | {"types": [alike["types"][0] | {"requires": requires}, alike["types"][1]]}
+        )
         found = guarantee(scenario, scaled_rates(scenario), region_of(scenario), "best-fit")
         assert found.verdict is verdict
         own = guarantee(scenario, scaled_rates(scenario), region_of(scenario), "algorithm1")

@@ -246,7 +246,18 @@ def _greedy_fill(space: Space, epsilon: float, budget: int | None) -> Solver:
     J, R = space.demand.shape
     reason = f"by relative value, each type as often as it fits; {why}"
     return Solver(
-        *("greedy-fill", "greedy-fill", r, False, reason, space, GREEDY_FILL, None, np.zeros(1), _whole_params(space)),
+        *(
+            "greedy-fill",
+            "greedy-fill",
+            r,
+            False,
+            reason,
+            space,
+            GREEDY_FILL,
+            None,
+            np.zeros(1),
+            _whole_params(space),
+        ),
         *(J, J + R),
     )
 

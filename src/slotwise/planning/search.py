@@ -124,9 +124,7 @@ def cheaper(trials: Trials, best: Trial, limit: Limit, budget: int) -> tuple[Tri
             best = trial
 
 
-def _below(
-    best: Trial, costs: NDArray[np.float64], serving: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], bool]:
+def _below(best: Trial, costs: NDArray[np.float64], serving: NDArray[np.bool_]) -> tuple[NDArray[np.int64], bool]:
     """Every mix of classes that serve which costs less; where they are too many, those near the best one (and False)."""
     most = np.where(serving, np.floor(best.cost / costs), 0).astype(np.int64)
     low, high = np.zeros_like(most), most

@@ -183,7 +183,9 @@ class WorkloadMoments:
 
     def within(self, pool: NDArray[np.bool_]) -> WorkloadMoments:
         """Those of the types of a pool alone."""
-        return WorkloadMoments(self.rho * pool, self.means, self.residual * pool, self.requests * np.outer(pool, pool))
+        return WorkloadMoments(
+            self.rho * pool, self.means, self.residual * pool, self.requests * np.outer(pool, pool)
+        )
 
 
 def workload_moments(scenario: Scenario, rates: Vector) -> WorkloadMoments | None:
