@@ -89,7 +89,9 @@ def check_types(cluster: Cluster, types: Sequence[JobType]) -> None:
         if not any(_fits(job_type, server.capacity) for server in matching):
             short = _largest_shortfall(cluster.resources, matching, job_type)
             which = " that meets its requirements" if job_type.requires else ""
-            raise InputError(f"fits no server{which}: {short}", where=where, remedy="lower it, or add a larger server")
+            raise InputError(
+                f"fits no server{which}: {short}", where=where, remedy="lower it, or add a larger server"
+            )
     integers(cluster, types)  # refuses what cannot be kept exactly
 
 

@@ -45,6 +45,7 @@ def integers(cluster: Cluster, types: Sequence[JobType], least_digits: int | Seq
         capacity=scaled([server.capacity for server in cluster.servers], digits, where="cluster.servers"),
         digits=digits,
         allowed=np.array(
-            [[matches(job_type.requires, server.labels) for job_type in types] for server in cluster.servers], np.bool_
+            [[matches(job_type.requires, server.labels) for job_type in types] for server in cluster.servers],
+            np.bool_,
         ),
     )

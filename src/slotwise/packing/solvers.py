@@ -199,10 +199,8 @@ def _dp(space: Space, epsilon: float, budget: int | None) -> Solver:
         )
     J, R = demand.shape
     reason = f"recursion over a grid of {' x '.join(str(step + 1) for step in steps)} capacities"
-    return Solver(
-        *("dp", "dp", 1.0, True, reason, space, DP, None, np.zeros(1), _whole_params(space, *divisors)),
-        *(cells, cells + J * R + J + 3 * R),
-    )
+    params = np.zeros(1), _whole_params(space, *divisors)
+    return Solver("dp", "dp", 1.0, True, reason, space, DP, None, *params, cells, cells + J * R + J + 3 * R)
 
 
 def _whole_params(space: Space, *more: int) -> I8:
@@ -245,10 +243,8 @@ def _greedy_fill(space: Space, epsilon: float, budget: int | None) -> Solver:
         return _of_table("greedy-fill", "greedy-fill", table, r, True, reason, space)
     J, R = space.demand.shape
     reason = f"by relative value, each type as often as it fits; {why}"
-    return Solver(
-        *("greedy-fill", "greedy-fill", r, False, reason, space, GREEDY_FILL, None, np.zeros(1), _whole_params(space)),
-        *(J, J + R),
-    )
+    params = np.zeros(1), _whole_params(space)
+    return Solver("greedy-fill", "greedy-fill", r, False, reason, space, GREEDY_FILL, None, *params, J, J + R)
 
 
 def _filled_by_predicate(space: Space) -> I8:
