@@ -74,7 +74,7 @@ def test_plain_and_compiled_place_alike() -> None:
             ledger.hear(event, outcome[1])
             for placement in outcome[0]:
                 ledger.place(placement)
-                spread += one._servers[placement.server] > 0
+                spread += one._servers[placement[1]] > 0
             ledger.agree(one)
             rooms = ledger.all_free().values()
             assert not any(ledger.fits(job, room) for job in ledger.heads() for room in rooms)

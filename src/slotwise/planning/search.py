@@ -81,7 +81,7 @@ def _out_of_reach(trials: Trials, counts: Counts) -> str:
     last = trials.of(counts)
     return (
         f"the target is out of reach: with {sum(counts):,} servers, {last.why or last.verdict}"
-        f" under {trials.question.policy}; try another policy or a milder target"
+        f" under {trials.question.choice.name}; try another policy or a milder target"
     )
 
 

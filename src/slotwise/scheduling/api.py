@@ -48,7 +48,7 @@ What the policy remembers is declared in a `Memory`, which is its `memory`:
     MEMORY = Memory()
     SEEN = MEMORY.count("seen")                   policy_ints(s)[SEEN]; `number` for policy_floats(s)
     ENDED = MEMORY.numbers("ended", per="type")   float_field(s, ENDED)[j]; `counts` for int_field; per "type", "resource", "server"
-                                                  or so many; with columns=k float_table(s, field)[j, k] and int_table
+                                                  or so many; with columns=3 float_table(s, field)[j, k] and int_table(s, field)[j, k]
     LAST = MEMORY.servers("last", per="type")     int_field(s, LAST)[j]: a server's number plus 1, 0 for none
 
 What is not declared with kept=False is written into situations by its name, and read back. `prepare(store)` writes options:

@@ -12,16 +12,16 @@ from slotwise._kernel import kernel
 from slotwise.scheduling.state import State
 
 MASK = 0xFFFFFFFF
-POLICY = 1
-"""which child of a replication's seed is the policy's"""
+POLICY, CLOCK = 1, 3
+"""which child of a replication's seed is the policy's, and which is that of its clock"""
 
 Words = tuple[int, int, int, int]
 
 
-def words_of(seed: int, replication: int = 0) -> Words:
+def words_of(seed: int, replication: int = 0, stream: int = POLICY) -> Words:
     """Where the stream of a policy begins: in a scheduler with this seed, and in each replication of a run with it."""
-    stream = np.random.SeedSequence(seed, spawn_key=(replication, POLICY))
-    x, y, z, w = (int(word) for word in stream.generate_state(4, np.uint32))
+    begin = np.random.SeedSequence(seed, spawn_key=(replication, stream))
+    x, y, z, w = (int(word) for word in begin.generate_state(4, np.uint32))
     return x, y, z, w | 1  # never all zero
 
 

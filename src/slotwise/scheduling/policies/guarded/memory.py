@@ -25,7 +25,8 @@ NEXT_LOOK = MEMORY.count("next_look")
 TURN = MEMORY.numbers("turn", per="server", columns=4)
 PLACE = MEMORY.count("place", kept=False)
 FILL = MEMORY.count("fill", kept=False)
-"""where `place` and `find_filling` are, which are linked late"""
+MAKE_USE = MEMORY.count("make_use", kept=False)
+"""where `place`, `find_filling` and `make_use` are, which are linked late"""
 
 # `gains`
 ENDED = MEMORY.count("completions")

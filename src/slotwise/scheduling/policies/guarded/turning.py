@@ -28,7 +28,7 @@ from slotwise.scheduling.policies.fitting import fits, set_need, set_type_need
 from slotwise.scheduling.policies.guarded.fillings import best_filling, by_type, set_room, set_weights
 from slotwise.scheduling.policies.guarded.floors import holders, release_slot, release_slots, serve_floors
 from slotwise.scheduling.policies.guarded.gains import notice_arrival, notice_end
-from slotwise.scheduling.policies.guarded.memory import CLOCK, NEXT_LOOK, PERSISTENCE, PLACE, SPOILS, TURN
+from slotwise.scheduling.policies.guarded.memory import CLOCK, MAKE_USE, NEXT_LOOK, PERSISTENCE, PLACE, SPOILS, TURN
 from slotwise.scheduling.policies.guarded.usable import TINY, count_servers, notice_use, spoilt
 from slotwise.scheduling.policies.slots import beta, note_reason
 from slotwise.scheduling.state import (
@@ -89,16 +89,16 @@ def complete(s: State, j: int, server: int) -> None:
     """Room on the server: refill it, or turn it to a better configuration."""
     notice_end(s, j)
     notice_use(s)
-    _make_use(s, server)
+    call_at(policy_ints(s)[MAKE_USE], s, server, 0)
 
 
 def stop(s: State, j: int, server: int) -> None:
     """The same, but a job that was stopped says nothing about how long jobs run."""
-    _make_use(s, server)
+    call_at(policy_ints(s)[MAKE_USE], s, server, 0)
 
 
-@kernel
-def _make_use(s: State, server: int) -> None:
+def make_use(s: State, server: int, _: int) -> None:
+    """The late part of both: compiled once."""
     policy_ints(s)[CLOCK] += 1
     if servers(s)[server, COUNT] == 0:
         release_slots(s, server)
