@@ -17,9 +17,9 @@ from slotwise._version import __version__
 if TYPE_CHECKING:
     from slotwise.errors import InputError, SlotwiseError
     from slotwise.model import Cluster, JobType, Scenario, ServerClass, load_scenario, parse_scenario
+    from slotwise.scheduling.events import Outcome, Placement
     from slotwise.scheduling.policies import POLICIES, make_policy
     from slotwise.scheduling.policy import Policy
-    from slotwise.scheduling.events import Outcome, Placement
     from slotwise.scheduling.scheduler import Scheduler
     from slotwise.scheduling.situation import Situation
     from slotwise.simulation.result import Comparison, Result

@@ -161,7 +161,9 @@ def pairs(placements: Iterable[Placement]) -> list[tuple[Any, Any]]:
     return [(placement.job, placement.server) for placement in placements]
 
 
-def still_waiting(waiting: list[Any], event: Event, placements: list[tuple[Any, Any]], requeued: list[Any]) -> list[Any]:
+def still_waiting(
+    waiting: list[Any], event: Event, placements: list[tuple[Any, Any]], requeued: list[Any]
+) -> list[Any]:
     """Who waits after the event, for those who keep no ledger."""
     gone = {job for job, _ in placements} | ({event.job} if isinstance(event, Cancel) else set())
     come = [event.job] if isinstance(event, Submit) else []

@@ -237,13 +237,17 @@ def test_jobs_that_no_server_takes_wait_apart_while_the_state_grows() -> None:
     assert scheduler._state.max_servers > 64
     assert scheduler.submit("five3", "five") == []
     assert pairs(scheduler.add_server("big", "large")) == [("five0", "big")]
-    assert [pairs(scheduler.complete(f"five{n}")) for n in range(3)] == [[(f"five{n + 1}", "big")] for n in range(3)]
+    assert [pairs(scheduler.complete(f"five{n}")) for n in range(3)] == [
+        [(f"five{n + 1}", "big")] for n in range(3)
+    ]
 
 
 @pytest.mark.parametrize("name", ["vqs", "vqs-bf"])
 def test_vqs_is_refused_where_it_is_not_for(name: str) -> None:
     two = Cluster(resources=("a", "b"), servers=(ServerClass(name="s", count=1, capacity=(4, 4)),))
-    with pytest.raises(InputError, match="one resource and servers of one size, without requirements; use another policy"):
+    with pytest.raises(
+        InputError, match="one resource and servers of one size, without requirements; use another policy"
+    ):
         Scheduler(two, [JobType(name="t", demand=(1, 1))], name)
     unlike = Cluster(
         resources=("a",),

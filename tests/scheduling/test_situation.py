@@ -32,7 +32,18 @@ from slotwise.scheduling import (
     from_dict,
     make_policy,
 )
-from slotwise.scheduling.api import FitOptions, Memory, State, float_field, int_field, need, policy_ints, set_need, start, takes
+from slotwise.scheduling.api import (
+    FitOptions,
+    Memory,
+    State,
+    float_field,
+    int_field,
+    need,
+    policy_ints,
+    set_need,
+    start,
+    takes,
+)
 
 pytestmark = pytest.mark.core
 
@@ -152,7 +163,9 @@ def books(instance: Instance, situation: Situation, scheduler: Scheduler, *, act
             job, name = table.job[at], names[table.type[at]]
             ledger.type_of[job], ledger.age[job] = name, table.sequence[at]
             own = table.demand[at] if actual and table.demand else None
-            size = [n * unit for n, unit in zip(own, ledger.units, strict=True)] if own else ledger.types[name].demand
+            size = (
+                [n * unit for n, unit in zip(own, ledger.units, strict=True)] if own else ledger.types[name].demand
+            )
             ledger.size[job] = tuple(size)
             if table is situation.waiting:
                 ledger.queue[name].append(job)
@@ -326,8 +339,14 @@ def damage(**changes: Any) -> dict[str, Any]:
         ({"waiting__type": ...}, "situation.waiting: has no type"),
         ({"waiting__type": [0]}, "is damaged; it should be as long as the other columns"),
         ({"running__server": [99] * 9}, "situation.running.server: is damaged; it should be below 4 everywhere"),
-        ({"servers__status": ["present", "gone", "present", "present"]}, "it should be one of absent, present, draining"),
-        ({"servers__name": ["a", "a", "b", "c"]}, "situation.servers.name: is damaged; it should be without doubles"),
+        (
+            {"servers__status": ["present", "gone", "present", "present"]},
+            "it should be one of absent, present, draining",
+        ),
+        (
+            {"servers__name": ["a", "a", "b", "c"]},
+            "situation.servers.name: is damaged; it should be without doubles",
+        ),
         ({"servers__number": [3, 2, 1, 0]}, "in rising order"),
         ({"policy__random": [1, 2, 3]}, "four random words"),
         ({"policy__learnt": {"ended": 5}}, "situation.learnt.ended of guarded: cannot be read"),

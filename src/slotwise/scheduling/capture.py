@@ -69,9 +69,7 @@ def _waiting(store: Store, register: Register, place_of: I8) -> WaitingTable:
         at = np.append(place_of, -1)[queue // J]  # the last queues are those of jobs that no server could take
         owner = [None if place < 0 else int(place) for place in at]
     earlier = [register.earlier.get(i, 0) for i in jobs.tolist()] if register.earlier else []
-    return WaitingTable(
-        **_common(store, register, jobs), attempts=earlier if any(earlier) else None, queue=owner
-    )
+    return WaitingTable(**_common(store, register, jobs), attempts=earlier if any(earlier) else None, queue=owner)
 
 
 def in_queue_order(store: Store, jobs: I8) -> I8:
@@ -129,9 +127,7 @@ def _policy(
     store: Store, cluster: Cluster, types: Sequence[JobType], servers: ServerTable, place_of: I8
 ) -> PolicyState:
     policy, numbers = store.policy, servers.number
-    names = Names(
-        [t.name for t in types], range(len(types)), cluster.resources, servers.name, numbers
-    )
+    names = Names([t.name for t in types], range(len(types)), cluster.resources, servers.name, numbers)
     return PolicyState(
         name=policy.label,
         options=options_of(policy),

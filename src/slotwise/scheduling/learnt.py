@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise.errors import InputError
-from slotwise.scheduling.policymemory import Field
+from slotwise.scheduling.policymemory import Field, Scalar
 
 if TYPE_CHECKING:
     from slotwise.scheduling.store import Store
@@ -31,8 +31,12 @@ class Names(NamedTuple):
 
 def read(store: Store, names: Names) -> dict[str, Any]:
     """What is kept, by name."""
-    memory, values = store.policy.memory, {}
-    for scalars, array in ((memory.whole, store.arrays["policy_ints"]), (memory.real, store.arrays["policy_floats"])):
+    memory = store.policy.memory
+    values: dict[str, Any] = {}
+    for scalars, array in (
+        (memory.whole, store.arrays["policy_ints"]),
+        (memory.real, store.arrays["policy_floats"]),
+    ):
         values |= {scalar.name: array[at].item() for at, scalar in enumerate(scalars) if scalar.kept}
     for field in memory.fields:
         if field.kept:
@@ -43,11 +47,15 @@ def read(store: Store, names: Names) -> dict[str, Any]:
 def write(store: Store, values: dict[str, Any], names: Names) -> None:
     """Put it back."""
     memory = store.policy.memory
-    known = {part.name for part in (*memory.whole, *memory.real, *memory.fields) if part.kept}
+    parts: list[Scalar | Field] = [*memory.whole, *memory.real, *memory.fields]
+    known = {part.name for part in parts if part.kept}
     for name in values:
         if name not in known:
             raise damaged(store, name, f"{store.policy.label} keeps: {', '.join(sorted(known)) or 'nothing'}")
-    for scalars, array in ((memory.whole, store.arrays["policy_ints"]), (memory.real, store.arrays["policy_floats"])):
+    for scalars, array in (
+        (memory.whole, store.arrays["policy_ints"]),
+        (memory.real, store.arrays["policy_floats"]),
+    ):
         for at, scalar in enumerate(scalars):
             if scalar.kept and scalar.name in values:
                 try:
@@ -97,6 +105,8 @@ def _write_field(store: Store, field: Field, values: Any, names: Names) -> None:
     elif field.per == "server":
         if len(values) != len(names.server_rows):
             raise ValueError
-        array[np.asarray(names.server_rows, np.int64)] = np.asarray(values, array.dtype).reshape(len(values), *array.shape[1:])
+        array[np.asarray(names.server_rows, np.int64)] = np.asarray(values, array.dtype).reshape(
+            len(values), *array.shape[1:]
+        )
     else:
         array[:] = np.asarray(values, array.dtype)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from slotwise.errors import InputError
-from slotwise.scheduling import learnt
+from slotwise.scheduling import learnt as learning
 from slotwise.scheduling.hooks import HOOKS, Hooks, as_value, nothing
 from slotwise.scheduling.policymemory import Memory
 from slotwise.scheduling.reasons import Because, Reason
@@ -118,13 +118,13 @@ class Policy:
     def prepare(self, store: Store) -> None:
         """Write options into the state, before any server joins."""
 
-    def learnt(self, store: Store, names: learnt.Names) -> dict[str, Any]:
+    def learnt(self, store: Store, names: learning.Names) -> dict[str, Any]:
         """What it has learnt, by name: the fields of its memory that are kept."""
-        return learnt.read(store, names)
+        return learning.read(store, names)
 
-    def recall(self, store: Store, values: dict[str, Any], names: learnt.Names) -> None:
+    def recall(self, store: Store, values: dict[str, Any], names: learning.Names) -> None:
         """Take back what `learnt` gave. Servers and jobs are there already; the indexes are filed after this."""
-        learnt.write(store, values, names)
+        learning.write(store, values, names)
 
     def recalled(self, store: Store) -> None:
         """Everything is there again: work out what follows from it."""

@@ -97,8 +97,8 @@ def rebuild(
 
 
 def _rows(
-    old: Sequence[JobType] | Sequence[ServerClass],
-    new: Sequence[JobType] | Sequence[ServerClass],
+    old: Sequence[JobType | ServerClass],
+    new: Sequence[JobType | ServerClass],
     used: set[int],
     what: str,
     of: str,
@@ -201,8 +201,9 @@ def _check_room(store: Store, situation: Situation, numbers: I8) -> None:
     rows = store.arrays["servers"][numbers]
     used = store.running[numbers].astype(np.int64) @ store.sizes.demand
     left = store.arrays["free"][numbers] if store.state.keeps_free else store.sizes.capacity[rows[:, CLASS]] - used
-    over = np.flatnonzero((left < 0).any(axis=1)) if all(space.demand is not None for space in store.spaces) else []
-    for at in over:
+    if any(space.demand is None for space in store.spaces):
+        return  # a predicate of the class says what fits, and is asked for configurations only
+    for at in np.flatnonzero((left < 0).any(axis=1)):
         raise InputError(
             f"server {situation.servers.name[at]!r} holds more than its class has room for",
             where="situation",

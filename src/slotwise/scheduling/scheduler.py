@@ -210,7 +210,13 @@ class Scheduler:
         n_jobs = len(situation.waiting.job) + len(situation.running.job)
         scheduler = cls.__new__(cls)
         scheduler._lay_out(
-            cluster, new_types, made, situation.digits, (x, y, z, w), situation.places, max(1024, n_jobs + n_jobs // 4)
+            cluster,
+            new_types,
+            made,
+            situation.digits,
+            (x, y, z, w),
+            situation.places,
+            max(1024, n_jobs + n_jobs // 4),
         )
         scheduler._time = scheduler._clock = situation.now
         rebuild(scheduler._store, scheduler._register, situation, new_types, new_classes, goes_on=goes_on)
@@ -554,7 +560,9 @@ class Scheduler:
 
     def _refuse_time(self, now: float) -> NoReturn:
         raise InputError(
-            f"goes back from {self._time!r} to {now!r}", where="now", remedy="give events in the order of their times"
+            f"goes back from {self._time!r} to {now!r}",
+            where="now",
+            remedy="give events in the order of their times",
         )
 
     def _view(self) -> View:
@@ -578,4 +586,6 @@ def _telling(outcome: Outcome) -> Exception:
 
 
 def _refuse_without_duration(job: Hashable, policy: Policy) -> NoReturn:
-    raise InputError("has no duration", where=f"job {job!r}", remedy=f"{policy.label} is clairvoyant: give duration")
+    raise InputError(
+        "has no duration", where=f"job {job!r}", remedy=f"{policy.label} is clairvoyant: give duration"
+    )

@@ -110,7 +110,11 @@ class Situation:
 
     def to_dict(self) -> dict[str, Any]:
         """Numbers, texts, lists and mappings only."""
-        for table, names in (("servers", self.servers.name), ("waiting", self.waiting.job), ("running", self.running.job)):
+        for table, names in (
+            ("servers", self.servers.name),
+            ("waiting", self.waiting.job),
+            ("running", self.running.job),
+        ):
             for name in names:
                 if type(name) is not str and type(name) is not int:
                     raise InputError(
@@ -161,7 +165,9 @@ class Situation:
             values = json.loads(text)
         except ValueError as error:
             raise InputError(
-                f"is damaged: {error}", where="situation", remedy="give the whole text that Situation.to_json() made"
+                f"is damaged: {error}",
+                where="situation",
+                remedy="give the whole text that Situation.to_json() made",
             ) from None
         return cls.from_dict(values)
 
@@ -182,7 +188,9 @@ def _parts(cls: type[Any], values: dict[str, Any], where: str) -> dict[str, Any]
         if name in values:
             found[name] = _READERS[part.type](values[name], f"{where}.{name}".removeprefix("situation."))
         elif "None" not in part.type:
-            raise InputError(f"has no {name}", where=where, remedy="give the whole of what Situation.to_dict() made")
+            raise InputError(
+                f"has no {name}", where=where, remedy="give the whole of what Situation.to_dict() made"
+            )
     return found
 
 
@@ -318,6 +326,10 @@ def _checked(s: Situation) -> Situation:
             raise _damaged(where, f"rows of {width} numbers")
     if len(s.policy.mode) != n_servers or len(s.policy.slots) != n_servers or len(s.policy.random) != 4:
         raise _damaged("policy", "one mode and one row of slots for each server, and four random words")
-    if len(s.digits) != R or any(len(c.capacity) != R for c in s.classes) or any(len(t.demand) != R for t in s.types):
+    if (
+        len(s.digits) != R
+        or any(len(c.capacity) != R for c in s.classes)
+        or any(len(t.demand) != R for t in s.types)
+    ):
         raise _damaged("resources", "one number for each resource in digits, classes and types")
     return s

@@ -21,8 +21,8 @@ from slotwise.scheduling.policymemory import Columns, Field, Per
 from slotwise.scheduling.queues import LONGEST, refresh_shortest
 from slotwise.scheduling.state import (
     CHAIN_COLUMNS,
-    CLASS_COLUMNS,
     CLASS,
+    CLASS_COLUMNS,
     DTYPE,
     FLOATS_START,
     HEAD,
@@ -338,9 +338,7 @@ class Store:
         real: list[NDArray[Any]] = []
         whole: list[NDArray[Any]] = []
         for c, space in enumerate(self.spaces if self.policy.solver else []):
-            solver = make_solver(
-                self.policy.solver or "auto", space, epsilon=self.policy.options.epsilon
-            )
+            solver = make_solver(self.policy.solver or "auto", space, epsilon=self.policy.options.epsilon)
             self.solvers.append(solver)
             rows = solver.table if solver.table is not None else np.zeros((0, s.n_types), np.int64)
             parts: list[tuple[int, list[NDArray[Any]], NDArray[Any]]] = [

@@ -31,7 +31,10 @@ from slotwise.workloads.source import Chunk, Source
 CHUNK = 16_384
 FIRST_CHUNK = 1_024
 DEFAULT_EVENTS = 200_000
-WORKLOAD, SERVERS = 0, 2  # which child of a replication's seed is for what; 1 and 3 are the policy's and its clock's (`chance`)
+WORKLOAD, SERVERS = (
+    0,
+    2,
+)  # which child of a replication's seed is for what; 1 and 3 are the policy's and its clock's (`chance`)
 
 Progress = Callable[[float], None]
 

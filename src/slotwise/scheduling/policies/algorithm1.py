@@ -85,7 +85,9 @@ class SlotPolicy(Policy):
     def why_waits(self, view: View, i: int) -> Because:
         store, j = view.store, view.type_of(i)
         state: Any = store.state
-        active = view.present & (store.arrays["servers"][:, MODE] == ACTIVE)  # what a stalled one holds is not on offer
+        active = view.present & (
+            store.arrays["servers"][:, MODE] == ACTIVE
+        )  # what a stalled one holds is not on offer
         figures = {
             "taken": int(store.running[active, j].sum()),
             "stalled": int(state.n_stalled),

@@ -331,7 +331,7 @@ class Tetris(Fitting):
 class MyopicOptions(FitOptions, SolverOptions):
     """Options of myopic MaxWeight."""
 
-    solver: Literal["dp", "greedy-fill", "approximate"] = Field(  # type: ignore[assignment]
+    solver: Literal["dp", "greedy-fill", "approximate"] = Field(
         "greedy-fill", description="how the filling of the free room is found"
     )
 

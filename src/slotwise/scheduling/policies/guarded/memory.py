@@ -52,7 +52,9 @@ PRICES = MEMORY.numbers("job_prices", per="type", kept=False)
 HOSTS = MEMORY.numbers("hosts", per=lambda store: store.state.n_types + 1, kept=False)
 BOUNDS = MEMORY.numbers("bounds", per="type", columns="resource", kept=False)
 REST = MEMORY.counts("rest", per="resource", kept=False)
-SEARCH_ROOM = MEMORY.counts("search_room", per=lambda store: store.state.n_types + 1, columns="resource", kept=False)
+SEARCH_ROOM = MEMORY.counts(
+    "search_room", per=lambda store: store.state.n_types + 1, columns="resource", kept=False
+)
 SEARCH_COUNTS = MEMORY.counts("search_counts", per="type", kept=False)
 MEMO = 4096
 """free vectors of which V is remembered"""

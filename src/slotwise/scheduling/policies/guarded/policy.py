@@ -63,7 +63,14 @@ class Guarded(Policy):
         whole, real = store.arrays["policy_ints"], store.arrays["policy_floats"]
         whole[memory.PLACE], whole[memory.FILL] = late(turning.place), late(fillings.find_filling)
         whole[memory.MAKE_USE] = late(turning.make_use)
-        for place in (memory.BASE, memory.EXPONENT, memory.POWER, memory.FLOOR, memory.STANDING, memory.PERSISTENCE):
+        for place in (
+            memory.BASE,
+            memory.EXPONENT,
+            memory.POWER,
+            memory.FLOOR,
+            memory.STANDING,
+            memory.PERSISTENCE,
+        ):
             real[place] = getattr(o, self.memory.real[place].name)
         store.put_score(1.0 / np.maximum(store.sizes.capacity.max(axis=0), 1))
 
