@@ -6,7 +6,7 @@ An instance is drawn from a seeded `random.Random`; the same seed gives the same
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -152,7 +152,7 @@ def is_draining(scheduler: Scheduler, server: Any) -> bool:
 def perform(scheduler: Scheduler, event: Event) -> tuple[list[tuple[Any, Any]], list[Any]]:
     """Which jobs the event starts, and where, and the jobs that it put back into their queues."""
     outcome = scheduler.apply(event)
-    assert outcome.fault is None
+    assert outcome.fault is None, outcome.fault
     return pairs(outcome.placements), list(outcome.requeued)
 
 
@@ -168,3 +168,8 @@ def still_waiting(
     gone = {job for job, _ in placements} | ({event.job} if isinstance(event, Cancel) else set())
     come = [event.job] if isinstance(event, Submit) else []
     return [job for job in [*waiting, *requeued, *come] if job not in gone]
+
+
+def put_back(line: list[Any], job: Any, age: Mapping[Any, int]) -> None:
+    """Into the line again, before all who came after it."""
+    line.insert(next((n for n, other in enumerate(line) if age[other] > age[job]), len(line)), job)

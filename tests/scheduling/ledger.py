@@ -1,8 +1,8 @@
 """A bookkeeper beside a scheduler: it hears of events and placements only, and says what must not be.
 
-No capacity exceeded, no started job moved or stopped, no job lost or doubled, each type first come, first served (a server's
-failure puts its jobs in front again), and nothing placed on a server that is draining or gone. All sums are
-exact decimals, computed from the names and sizes that went in.
+No capacity exceeded, no started job moved or stopped, no job lost or doubled, each type first come, first served (also after a server's
+failure), and nothing placed on a server that is draining or gone. All sums are exact decimals, computed from the names and sizes that
+went in.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
-from instances import Instance
+from instances import Instance, put_back
 
 from slotwise.scheduling import (
     Cancel,
@@ -54,7 +54,7 @@ class Ledger:
         """The event itself, before its placements."""
         match event:
             case Submit(job, name, _, demand):
-                self.type_of[job], self.age[job] = name, len(self.age)
+                self.type_of[job], self.age[job] = name, 1 + max(self.age.values(), default=-1)
                 self.size[job] = self.sized(name, demand)
                 self.queue[name].append(job)
             case Complete(job) | Stop(job):
@@ -79,10 +79,10 @@ class Ledger:
                 self.put_back(lost)
 
     def put_back(self, jobs: list[Any]) -> None:
-        """To the front of their queues, the first of them in front."""
-        for job in reversed(jobs):
+        """To where their arrival puts them."""
+        for job in jobs:
             del self.on[job]
-            self.queue[self.type_of[job]].insert(0, job)
+            put_back(self.queue[self.type_of[job]], job, self.age)
 
     def sized(self, name: str, demand: dict[str, Decimal] | None) -> Vector:
         """What the job takes: its type's demand, or its own, rounded up to the unit of the resource."""

@@ -10,8 +10,8 @@ What two people must agree on beyond that definition, to make the same placement
   SeedSequence(seed, spawn_key=(0, 1)).generate_state(4), with the lowest bit of the last one set.
 - A configuration is looked for on an empty server only if somebody waits at all (own queues: always), and by a stalled
   server only if it is empty or stalls are reduced. Comparing weights draws nothing.
-- A server that fails: its jobs are back at the front of their queues, the oldest in front, before anything starts; then
-  each that still waits arrives again, from old to young.
+- A server that fails: its jobs are back in their queues, each before those who came after it, before anything starts; then each
+  that still waits arrives again, from old to young.
 - Own queues: a job joins the shortest queue of its type among the servers that can hold the type, the lowest number among
   equals; where there is no such server it waits apart. Jobs of a server that drains join the ends of other queues, by type
   and in their order, each arriving as it does; those of one that fails do, too, before the lost jobs arrive again. A joining
@@ -28,6 +28,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from instances import put_back
 
 Configuration = tuple[int, ...]
 
@@ -241,7 +242,7 @@ class NaiveSlots:
         self.placed = []
         number = next(n for n, server in self.servers.items() if job in server.jobs)
         del self.servers[number].jobs[job]
-        self.line_for(self.type_of[job]).insert(0, job)
+        put_back(self.line_for(self.type_of[job]), job, self.age)
         self.make_use(number, self.type_of[job])
         if self.waits(job):
             self.arrive(job)
@@ -330,7 +331,7 @@ class NaiveSlots:
         self.servers[number].jobs = {}
         self.servers[number].state = "draining"
         for job in reversed(lost):
-            self.line_for(self.type_of[job]).insert(0, job)
+            put_back(self.line_for(self.type_of[job]), job, self.age)
         self.send_away(number)
         del self.servers[number]
         for job in lost:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from instances import put_back
 from naive import Configuration, XorShift
 
 Sizes = tuple[int, ...]
@@ -390,7 +391,7 @@ class NaiveGuarded:
         server = self.servers[number]
         server.jobs.remove(job)
         if again:
-            self.lines[self.type_of[job]].insert(0, job)
+            put_back(self.lines[self.type_of[job]], job, self.age)
         if server.state == "drains":
             return
         if learns:
@@ -429,7 +430,7 @@ class NaiveGuarded:
         self.release(number)
         lost = sorted(self.servers.pop(number).jobs, key=self.age.__getitem__)
         for job in reversed(lost):
-            self.lines[self.type_of[job]].insert(0, job)
+            put_back(self.lines[self.type_of[job]], job, self.age)
         for job in lost:
             if job in self.lines[self.type_of[job]]:
                 self.arrive(job)

@@ -8,7 +8,7 @@ import pytest
 
 from slotwise.errors import InputError
 from slotwise.model import Cluster, JobType, ServerClass
-from slotwise.scheduling import Because, Explanation, Policy, Reason, Scheduler
+from slotwise.scheduling import POLICIES, Because, Explanation, Policy, Reason, Scheduler
 
 pytestmark = pytest.mark.core
 
@@ -282,6 +282,55 @@ def test_undecided() -> None:
     s.submit("a", "web")
     assert why(s.explain("a")) == Because(Reason.UNDECIDED)
     assert str(s.explain("a")) == "a is the first of its type in line; the policy has not started it"
+
+
+def test_requires() -> None:
+    classes = (
+        ServerClass(name="plain", count=1, capacity=(4,)),
+        ServerClass(name="gpu", count=1, capacity=(4,), labels={"gpu": "a100"}),
+    )
+    types = [JobType(name="train", demand=(2,), requires={"gpu": ["a100", "h100"]})]
+    for policy in POLICIES:
+        if policy not in ("vqs", "vqs-bf"):
+            s = Scheduler(Cluster(resources=("cpu",), servers=classes), types, policy)
+            s.drain_server("gpu-0", now=0.0)
+            assert s.submit("a", "train", duration=1.0, now=0.0) == []
+            because = why(s.explain("a"))
+            assert (because.reason, because.figures) == (Reason.REQUIRES, {"type": "train"})
+    assert str(because) == "requires labels that no present server has: type train"
+
+
+def test_gone() -> None:
+    s = scheduler()
+    s.fail_server("small-0")
+    assert why(s.explain_server("small-0")).reason == Reason.GONE
+    assert str(s.explain_server("small-0")) == "small-0 has failed and is not there"
+    assert s.servers == ["large-0"]
+
+
+def test_holds() -> None:
+    """A policy of one's own that goes by slots, and says nothing about its servers."""
+
+    class Bare(Policy):
+        name = "bare"
+        keeps = frozenset()
+
+    s = scheduler(Bare())
+    assert str(s.explain_server("small-0")) == "small-0 holds nothing"
+    assert why(s.explain_server("small-0")).reason == Reason.HOLDS
+
+
+def test_a_clairvoyant_policy_of_ones_own_explains_itself() -> None:
+    """Nobody takes it for another policy that knows durations."""
+
+    class Seer(Policy):
+        name = "seer"
+        needs_durations = True
+
+    s = scheduler(Seer())
+    s.submit("a", "web", duration=1.0, now=0.0)
+    s.submit("b", "web", duration=1.0, now=0.0)
+    assert why(s.explain("b")).reason == Reason.UNDECIDED
 
 
 def test_names_that_nobody_has() -> None:

@@ -20,7 +20,7 @@ from slotwise.scheduling.state import MODE, STALLED
 
 pytestmark = pytest.mark.core
 
-RUNS, LENGTH = (40, 60) if JIT else (4, 50)
+RUNS, LENGTH = (40, 60) if JIT else (7, 50)
 
 
 @pytest.mark.parametrize("actual", [0.0, 0.5], ids=["as types", "less than types"])

@@ -2,7 +2,7 @@
 
 A policy is a subclass of `Policy` with hooks: functions `hook(s, a, b) -> None` on the state s and two whole numbers.
 
-    arrive(s, j, i)         job i of type j waits in queue j (at its end; after a failure of its server at its front)
+    arrive(s, j, i)         job i of type j waits in queue j (at its end; after a failure of its server in its old place)
     complete(s, j, server)  a type-j job has ended and left the server, which takes jobs
     stop(s, j, server)      the same for a job that was stopped, or could not be started (else: complete)
     join(s, server, 0)      the server is there, and empty

@@ -127,13 +127,14 @@ def _policy(
     store: Store, cluster: Cluster, types: Sequence[JobType], servers: ServerTable, place_of: I8
 ) -> PolicyState:
     policy, numbers = store.policy, servers.number
+    present = np.array([status == "present" for status in servers.status], np.bool_)
     names = Names([t.name for t in types], range(len(types)), cluster.resources, servers.name, numbers)
     return PolicyState(
         name=policy.label,
         options=options_of(policy),
         random=list(chance.words(store.state)),
-        mode=store.arrays["servers"][numbers, MODE].tolist(),
-        slots=store.configuration[numbers].tolist(),
+        mode=np.where(present, store.arrays["servers"][numbers, MODE], 0).tolist(),
+        slots=np.where(present[:, None], store.configuration[numbers], 0).tolist(),
         filed=place_of[store.filing_order()].tolist(),
         learnt=policy.learnt(store, names),
     )

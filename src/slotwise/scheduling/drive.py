@@ -110,7 +110,7 @@ def expect_server(s: State, i: int) -> None:
 
 @kernel
 def requeue(s: State, i: int, policy_stop: Any, arrive: Any) -> None:
-    """Job i, which was to run, could not be started: it is at the front of its queue again, and its room is free."""
+    """Job i, which was to run, could not be started: it waits again, in its old place in the line, and its room is free."""
     begin(s)
     j, server = jobs(s)[i, TYPE], jobs(s)[i, SERVER]
     vacate(s, i)
@@ -191,7 +191,7 @@ def drain(s: State, server: int, leave: Any, arrive: Any) -> None:
 
 @kernel
 def fail(s: State, server: int, leave: Any, arrive: Any) -> None:
-    """The server is gone; its jobs, in moved(s)[:s.n_moved], are back at the front of their queues."""
+    """The server is gone; its jobs, in moved(s)[:s.n_moved], wait again, in their old places in the line."""
     begin(s)
     was_present = servers(s)[server, STATUS] == PRESENT
     servers(s)[server, STATUS] = DRAINING  # so that nothing is started on it meanwhile
@@ -200,7 +200,7 @@ def fail(s: State, server: int, leave: Any, arrive: Any) -> None:
         if rows[i, SERVER] == server:
             lost[s.n_moved] = i
             s.n_moved += 1
-    # the youngest first, so that the oldest ends up in front
+    # from young to old: each finds its place at the front of its queue
     for a in range(1, s.n_moved):
         i, b = lost[a], a
         while b > 0 and sequence(s)[lost[b - 1]] < sequence(s)[i]:

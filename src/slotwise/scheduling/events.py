@@ -43,7 +43,7 @@ class Stop(NamedTuple):
 
 
 class Requeue(NamedTuple):
-    """A placement could not be carried out: the job is at the front of its queue again."""
+    """A placement could not be carried out: the job waits again, in its old place in the line."""
 
     job: Hashable
     now: float
@@ -87,7 +87,7 @@ class Remove(NamedTuple):
 
 
 class Fail(NamedTuple):
-    """The server is lost. Its jobs are at the front of their queues again; it keeps its place until it joins again or is removed."""
+    """The server is lost. Its jobs wait again, in their old places in the line; it keeps its number until it joins again or is removed."""
 
     server: Hashable
     now: float

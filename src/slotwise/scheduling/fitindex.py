@@ -113,8 +113,17 @@ def update(s: State, server: int) -> None:
     row = servers(s)[server]
     if chains(s)[server, GROUP] >= 0:
         _remove(s, server)
-    if row[STATUS] == PRESENT and row[MODE] != STALLED:
+    if row[STATUS] == PRESENT and row[MODE] != STALLED and not _overfull(s, server):
         _insert(s, server)
+
+
+@kernel
+def _overfull(s: State, server: int) -> bool:
+    """Whether jobs that another policy had packed by what they really ask for take more than there is by the demands of their types."""
+    for r in range(s.n_resources):
+        if free(s)[server, r] < 0:
+            return True
+    return False
 
 
 @kernel

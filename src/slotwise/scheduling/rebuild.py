@@ -85,7 +85,7 @@ def rebuild(
     _put_servers(state, numbers, class_rows[np.array(table.server_class, np.int64)])
     _put_running(state, W, numbers[np.array(running.server, np.int64)])
     _put_waiting(store, situation, kinds[:W], numbers if goes_on else None)
-    _check_room(store, situation, numbers)
+    _check_room(store, situation, sizes)
     status = np.array([STATUSES.index(one) for one in table.status], np.int32)
     if goes_on:
         _go_on(store, situation, numbers, status, type_rows)
@@ -196,16 +196,16 @@ def _put_waiting(store: Store, situation: Situation, types: I8, numbers: I8 | No
     store.arrays["weight"][:] = np.log(1.0 + length) if state.log_weights else length
 
 
-def _check_room(store: Store, situation: Situation, numbers: I8) -> None:
-    """Refuse what cannot be: more on a server than it holds."""
-    rows = store.arrays["servers"][numbers]
-    used = store.running[numbers].astype(np.int64) @ store.sizes.demand
-    left = store.arrays["free"][numbers] if store.state.keeps_free else store.sizes.capacity[rows[:, CLASS]] - used
+def _check_room(store: Store, situation: Situation, sizes: I8) -> None:
+    """Refuse what cannot be: more on a server than it holds, by what the jobs really ask for."""
     if any(space.demand is None for space in store.spaces):
         return  # a predicate of the class says what fits, and is asked for configurations only
+    servers, running = situation.servers, situation.running
+    left = store.sizes.capacity[store.arrays["servers"][servers.number, CLASS]]
+    np.subtract.at(left, running.server, sizes[len(sizes) - len(running.job) :])
     for at in np.flatnonzero((left < 0).any(axis=1)):
         raise InputError(
-            f"server {situation.servers.name[at]!r} holds more than its class has room for",
+            f"server {servers.name[at]!r} holds more than its class has room for",
             where="situation",
             remedy="keep capacities and demands of servers and jobs that are there",
         )

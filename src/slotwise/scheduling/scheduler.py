@@ -254,7 +254,7 @@ class Scheduler:
         return self._placements(Stop(job, self._when(now), attempt))
 
     def requeue(self, job: Hashable, *, now: float | None = None, attempt: int | None = None) -> list[Placement]:
-        """A placement could not be carried out: the job is at the front of its queue again, and may be placed anew."""
+        """A placement could not be carried out: the job waits again, in its old place in the line, and may be placed anew."""
         return self._placements(Requeue(job, self._when(now), attempt))
 
     def cancel(self, job: Hashable, *, now: float | None = None) -> list[Placement]:
@@ -289,7 +289,7 @@ class Scheduler:
         return self._placements(Remove(server, self._when(now)))
 
     def fail_server(self, server: Hashable, *, now: float | None = None) -> Outcome:
-        """The server is lost; its jobs are back at the front of their queues, and may start elsewhere."""
+        """The server is lost; its jobs wait again, in their old places in the line, and may start elsewhere."""
         outcome = self.apply(Fail(server, self._when(now)))
         if outcome.fault is not None:
             raise _telling(outcome)

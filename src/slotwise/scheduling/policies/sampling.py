@@ -89,7 +89,9 @@ def complete(s: State, j: int, server: int) -> None:
     """The room is released, or with retention perhaps stays with the type."""
     configuration(s)[server, j] -= 1
     if policy_ints(s)[RETENTION] and chance.uniform(s) < 1.0 - math.exp(-retention(s, j)):
-        use_room(s, j, server)
+        set_type_need(s, j)
+        if fits(s, server, need(s)):  # not where jobs that another policy has packed tighter are still there
+            use_room(s, j, server)
     set_rate(s)
 
 

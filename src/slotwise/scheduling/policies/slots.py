@@ -32,8 +32,10 @@ from slotwise.scheduling.state import (
     STATUS,
     WAITING,
     State,
+    capacity,
     choice,
     configuration,
+    demand,
     float_field,
     float_table,
     jobs,
@@ -130,17 +132,33 @@ def _come_empty(s: State, server: int) -> None:
 
 
 def resume(s: State, server: int, _: int) -> None:
-    """The server is there, holding jobs. Where they are within the best configuration it takes that; else its jobs are its slots,
-    and what these are worth is seen at its next completion."""
+    """The server is there, holding jobs. Where they are within the best configuration it takes that. Else its jobs are its slots, and
+    what these are worth is seen at its next completion; or where they would not fit it by the demands of their types (another policy
+    has packed them by what they really ask for), it stalls."""
     row, chosen, on = servers(s)[server], choice(s)[0], running(s)[server]
     if row[COUNT] == 0:
         _come_empty(s, server)
         return
     best_configuration(s, server)
     if not holds_within(s, server, chosen):
+        if not _fits_by_type(s, server):
+            stall(s, server)
+            return
         for j in range(s.n_types):
             chosen[j] = on[j]
     activate(s, server)
+
+
+@kernel
+def _fits_by_type(s: State, server: int) -> bool:
+    """Whether what the server holds fits it by the demands of the types."""
+    for r in range(s.n_resources):
+        taken = 0
+        for j in range(s.n_types):
+            taken += running(s)[server, j] * demand(s)[j, r]
+        if taken > capacity(s)[servers(s)[server, CLASS], r]:
+            return False
+    return True
 
 
 def file(s: State, server: int, _: int) -> None:
