@@ -16,6 +16,7 @@ from slotwise.model import Scenario, load_scenario, parse_scenario
 from slotwise.scheduling.policies.guarded import floors, gains, memory, usable
 from slotwise.scheduling.scheduler import Scheduler
 from slotwise.scheduling.state import CLASS, COUNT, MODE, SERVER, STALLED, STATUS, TYPE
+from slotwise.simulation.choice import Choice
 from slotwise.simulation.drift import stable
 from slotwise.simulation.replication import Task, replicate
 from slotwise.simulation.workload import jobs_of
@@ -143,7 +144,7 @@ class Watched:
         j = int(store.arrays["jobs"][scheduler._jobs[job], TYPE])
         before, queue = self.content(), self.waiting()
         packed = store.arrays["servers"][server, MODE] != STALLED
-        scheduler.complete(job)
+        scheduler.complete(job, attempt=scheduler.attempt(job))
         if packed and queue.sum() and store.arrays["servers"][server, MODE] != STALLED:
             self.weigh(server, j, before[server], queue)
 
@@ -283,7 +284,7 @@ def test_with_very_long_queues_jobs_count_as_their_types() -> None:
 def figures(scenario: Scenario, policy: str, events: int, **options: Any) -> Any:
     run = scenario.run.model_copy(update={"events": events, "replications": 1})
     scenario = scenario.model_copy(update={"run": run})
-    return replicate(Task(scenario, jobs_of(scenario), policy, options))
+    return replicate(Task(scenario, jobs_of(scenario), Choice(policy, options)))
 
 
 def test_queues_are_short_where_best_fit_fails_and_where_it_is_best() -> None:
@@ -317,10 +318,11 @@ def test_the_guarantee_is_that_of_algorithm_1() -> None:
 def test_the_kernels_give_the_same_in_plain_python() -> None:
     program = (
         "from slotwise.model import parse_scenario\n"
+        "from slotwise.simulation.choice import Choice\n"
         "from slotwise.simulation.replication import Task, replicate\n"
         "from slotwise.simulation.workload import jobs_of\n"
         f"scenario = parse_scenario({{'name': 'x', **{UNLIKE!r}, 'run': {{'events': 2500, 'replications': 1}}}})\n"
-        "found = replicate(Task(scenario, jobs_of(scenario), 'guarded', {'beta': 0.9, 'stall_cap': 0.3}))\n"
+        "found = replicate(Task(scenario, jobs_of(scenario), Choice('guarded', {'beta': 0.9, 'stall_cap': 0.3})))\n"
         "print(repr(found.mean_queue), found.stalls, found.resets, found.final_queue.tolist())\n"
     )
     path = os.pathsep.join([str(Path(__file__).resolve().parents[2] / "src"), os.environ.get("PYTHONPATH", "")])

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from instances import put_back
 
 from slotwise._kernel import JIT
 from slotwise.model import Integers
@@ -223,7 +224,7 @@ def test_queues_are_lists(own: bool) -> None:
             queues.leave_queue(state, i)
             queues.join_queue(state, i, q, True)
             plain[q].remove(i)
-            plain[q].insert(0, i)
+            put_back(plain[q], i, queues.sequence(state))
         check_queues(state, plain)
 
 
