@@ -18,7 +18,9 @@ from slotwise.scheduling import drive
 from slotwise.scheduling.hooks import PythonHook
 from slotwise.scheduling.memory import LATE, call_at, pointer
 from slotwise.scheduling.moves import FINE
-from slotwise.scheduling.state import DTYPE, SERVER, TYPE, State, jobs
+from slotwise.scheduling.state import DTYPE, SERVER, TYPE, State, demand, job_demand, jobs
+
+NOT_RUNNING = -(2**62)
 
 if JIT:
 
@@ -48,18 +50,23 @@ def _outcome(s: State) -> int:
 
 
 @kernel
-def submit(at: int, arrive: int, j: int) -> int:
-    """A job of type j arrives."""
+def submit(at: int, arrive: int, j: int, has_demand: bool) -> int:
+    """A job of type j arrives. Where demands are kept and its own is not written yet, it asks for what its type does."""
     s = _state(at)
+    if s.actual and not has_demand:
+        for r in range(s.n_resources):
+            job_demand(s)[s.free_job, r] = demand(s)[j, r]
     call_at(arrive, s, j, drive.enter(s, j))
     return _outcome(s)
 
 
 @kernel
 def complete(at: int, policy_complete: int, i: int) -> int:
-    """Job i has ended, or was stopped: then the hook is the policy's `stop`."""
+    """Job i has ended, or was stopped: then the hook is the policy's `stop`. Returns NOT_RUNNING, and does nothing, where it waits."""
     s = _state(at)
     j, server = int(jobs(s)[i, TYPE]), int(jobs(s)[i, SERVER])
+    if server < 0:
+        return NOT_RUNNING
     if drive.depart(s, i):
         call_at(policy_complete, s, j, server)
     return _outcome(s)

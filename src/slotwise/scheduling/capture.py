@@ -68,7 +68,7 @@ def _waiting(store: Store, register: Register, place_of: I8) -> WaitingTable:
     if state.own_queues:
         at = np.append(place_of, -1)[queue // J]  # the last queues are those of jobs that no server could take
         owner = [None if place < 0 else int(place) for place in at]
-    earlier = [register.earlier.get(i, 0) for i in jobs.tolist()] if register.earlier else []
+    earlier = [register.earlier(i) for i in jobs.tolist()] if register.extras else []
     return WaitingTable(**_common(store, register, jobs), attempts=earlier if any(earlier) else None, queue=owner)
 
 
@@ -92,7 +92,7 @@ def _running(store: Store, register: Register, place_of: I8) -> RunningTable:
     jobs = jobs[np.argsort(store.sequence[jobs])]
     return RunningTable(
         **_common(store, register, jobs),
-        attempts=[1 + register.earlier.get(i, 0) for i in jobs.tolist()],
+        attempts=[1 + register.earlier(i) for i in jobs.tolist()],
         server=place_of[rows[jobs, SERVER]].tolist(),
         started=[register.started[i] for i in jobs.tolist()],
     )
@@ -102,17 +102,21 @@ def _common(store: Store, register: Register, jobs: I8) -> dict[str, Any]:
     """The columns that waiting and running jobs share."""
     state: Any = store.state
     types = store.arrays["jobs"][jobs, TYPE]
+    extras = [(at, register.extras[i]) for at, i in enumerate(jobs.tolist()) if i in register.extras]
     sizes = store.sizes.demand[types]
     if state.actual:
         sizes = store.arrays["job_demand"][jobs]
-    elif register.demands:
-        sizes = np.array([register.demands.get(int(i), row) for i, row in zip(jobs, sizes, strict=True)], np.int64)
+    else:
+        for at, extra in extras:
+            if extra.demand is not None:
+                sizes[at] = extra.demand
     own = len(jobs) > 0 and bool((sizes != store.sizes.demand[types]).any())
-    durations: list[float | None] = []
+    durations: list[float | None] = [None] * len(jobs)
     if state.keeps_lists:
         durations = [x if np.isfinite(x) else None for x in store.arrays["job_times"][jobs, 0].tolist()]
-    elif register.durations:
-        durations = [register.durations.get(i) for i in jobs.tolist()]
+    for at, extra in extras:
+        if extra.duration is not None:
+            durations[at] = extra.duration
     return {
         "job": [register.job_of[i] for i in jobs.tolist()],
         "type": types.tolist(),

@@ -127,12 +127,16 @@ def _enter(
     register.submitted[: len(names)] = [*waiting.submitted, *running.submitted]
     register.started[W : len(names)] = running.started
     earlier = [*(waiting.attempts or [0] * W), *(placed - 1 for placed in running.attempts)]
-    register.earlier.update((i, before) for i, before in enumerate(earlier) if before > 0)
+    for i, before in enumerate(earlier):
+        if before > 0:
+            register.extra(i).earlier = before
     if not store.state.actual:
         smaller = np.flatnonzero((sizes != store.sizes.demand[kinds]).any(axis=1))
-        register.demands.update((int(i), sizes[i]) for i in smaller)
+        for i in smaller.tolist():
+            register.extra(i).demand = sizes[i]
     if not store.state.keeps_lists:
-        register.durations.update((int(i), float(durations[i])) for i in np.flatnonzero(np.isfinite(durations)))
+        for i in np.flatnonzero(np.isfinite(durations)).tolist():
+            register.extra(i).duration = float(durations[i])
     register.servers.update(zip(servers.name, servers.number, strict=True))
     register.server_of.update(zip(servers.number, servers.name, strict=True))
     register.unused[:] = sorted(set(range(situation.places)) - set(servers.number))

@@ -10,20 +10,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 
+@dataclass(slots=True)
+class Extra:
+    """What is kept of few jobs only."""
+
+    earlier: int = 0
+    """how often it was placed before"""
+    demand: NDArray[np.int64] | None = None
+    """what it really asks for, where the state does not keep that"""
+    duration: float | None = None
+    """how long it is expected to run, likewise"""
+
+
 @dataclass
 class Register:
-    """Tables by job number (a list has an entry for every number, a mapping for few) and by server."""
+    """Tables by job number and by server."""
 
     jobs: dict[Hashable, int] = field(default_factory=dict)
     job_of: dict[int, Hashable] = field(default_factory=dict)
     submitted: list[float] = field(default_factory=list)
     started: list[float] = field(default_factory=list)
-    earlier: dict[int, int] = field(default_factory=dict)
-    """how often a job was placed before; those that never were are not in it"""
-    demands: dict[int, NDArray[np.int64]] = field(default_factory=dict)
-    """what jobs really ask for, where the state does not keep it"""
-    durations: dict[int, float] = field(default_factory=dict)
-    """how long jobs are expected to run, likewise"""
+    extras: dict[int, Extra] = field(default_factory=dict)
     servers: dict[Hashable, int] = field(default_factory=dict)
     server_of: dict[int, Hashable] = field(default_factory=dict)
     unused: list[int] = field(default_factory=list)
@@ -34,16 +41,20 @@ class Register:
         self.submitted += [0.0] * (max_jobs - len(self.submitted))
         self.started += [0.0] * (max_jobs - len(self.started))
 
+    def extra(self, i: int) -> Extra:
+        """Of job i, to be written."""
+        return self.extras.setdefault(i, Extra())
+
+    def earlier(self, i: int) -> int:
+        """How often job i was placed before."""
+        extra = self.extras.get(i)
+        return 0 if extra is None else extra.earlier
+
     def forget_job(self, job: Hashable) -> None:
         """It has left; its number may be another's."""
         i = self.jobs.pop(job)
         del self.job_of[i]
-        if self.earlier:
-            self.earlier.pop(i, None)
-        if self.demands:
-            self.demands.pop(i, None)
-        if self.durations:
-            self.durations.pop(i, None)
+        self.extras.pop(i, None)
 
     def number_for(self, server: Hashable, places: int) -> int:
         """A number for a new server: the lowest that nobody has. It depends on who is there, and on nothing else."""

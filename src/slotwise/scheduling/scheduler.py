@@ -6,6 +6,7 @@ it. Nothing is started, timed or stored here. The decisions are those of the sim
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from decimal import ROUND_CEILING, Decimal
 from typing import Any, NoReturn
@@ -46,7 +47,7 @@ from slotwise.scheduling.reasons import Explanation
 from slotwise.scheduling.rebuild import rebuild
 from slotwise.scheduling.register import Register
 from slotwise.scheduling.situation import Situation
-from slotwise.scheduling.state import ABSENT, COUNT, PRESENT, SERVER, STATUS, WAITING
+from slotwise.scheduling.state import ABSENT, COUNT, DTYPE, PRESENT, SERVER, STATUS, WAITING
 from slotwise.scheduling.store import Store
 from slotwise.scheduling.view import View
 
@@ -139,20 +140,21 @@ class Scheduler:
         # what every event needs, at hand: reading a record's fields one by one is slow
         self._at = int(self._store.record.ctypes.data)
         self._arrive, self._complete, self._join = (self._reach(name) for name in ("arrive", "complete", "join"))
-        self._free_job = self._store.record["free_job"]
         self._keeps_demands, self._keeps_times = bool(self._state.actual), bool(self._state.keeps_lists)
         self._clairvoyant = policy.needs_durations
-        self._time = self._clock = 0.0
+        self._time = 0.0
         self._register = Register()
-        self._register.make_room(n_jobs)
         self._jobs, self._job_of = self._register.jobs, self._register.job_of
         self._servers, self._server_of = self._register.servers, self._register.server_of
+        self._submitted, self._started = self._register.submitted, self._register.started
+        self._extras = self._register.extras
+        self._find()
         self._type = {job_type.name: j for j, job_type in enumerate(types)}
         self._class = {server.name: c for c, server in enumerate(cluster.servers)}
         self._apply: dict[type[Any], Callable[[Any], Outcome]] = {
             Submit: self._on_submit,
-            Complete: self._on_complete,
-            Stop: self._on_stop,
+            Complete: self._on_end,
+            Stop: self._on_end,
             Requeue: self._on_requeue,
             Cancel: self._on_cancel,
             Join: self._on_join,
@@ -163,16 +165,27 @@ class Scheduler:
             Tick: self._on_tick,
         }
 
+    def _find(self) -> None:
+        """Where the number of the next job, and the first placement, are: a number read so takes half the time."""
+        self._register.make_room(self._state.max_jobs)
+        self._free_job = ctypes.c_int64.from_address(self._at + DTYPE.fields["free_job"][1])  # type: ignore[index]
+        self._placed = (ctypes.c_int64 * 2).from_address(int(self._state.at_placed))
+
     # -- state and change are values --------------------------------------------------------------------------------
 
     def apply(self, event: Event) -> Outcome:
         """Let it happen. An event that cannot be raises an `InputError` and changes nothing."""
-        now = event.now
-        if not now >= self._time:
+        now, before = event.now, self._time
+        if not now >= before:
             self._refuse_time(now)
-        outcome = self._apply[event.__class__](event)
         self._time = now
-        return outcome
+        if self._clairvoyant:
+            self._state.now = now
+        try:
+            return self._apply[event.__class__](event)
+        except InputError:
+            self._time = before
+            raise
 
     def situation(self) -> Situation:
         """All that the scheduler knows, as plain data."""
@@ -218,7 +231,7 @@ class Scheduler:
             situation.places,
             max(1024, n_jobs + n_jobs // 4),
         )
-        scheduler._time = scheduler._clock = situation.now
+        scheduler._time = situation.now
         rebuild(scheduler._store, scheduler._register, situation, new_types, new_classes, goes_on=goes_on)
         if not goes_on:
             n, failed = int(scheduler._state.n_placed), scheduler._state.failed
@@ -317,7 +330,7 @@ class Scheduler:
     def attempt(self, job: Hashable) -> int:
         """How often the job was placed, the present time included where it runs."""
         i = self._lookup(self._jobs, job, "job")
-        return self._register.earlier.get(i, 0) + int(self._store.arrays["jobs"][i, SERVER] != WAITING)
+        return self._register.earlier(i) + int(self._store.arrays["jobs"][i, SERVER] != WAITING)
 
     def explain(self, job: Hashable) -> Explanation:
         """Why the job runs or waits."""
@@ -333,49 +346,53 @@ class Scheduler:
         job, job_type, now, demand, duration = event
         if job in self._jobs:
             raise InputError(f"job {job!r} is here already", remedy="give every job a name of its own")
-        j = self._lookup(self._type, job_type, "type")
+        j = self._type.get(job_type)
+        if j is None:
+            j = self._lookup(self._type, job_type, "type")
         if duration is None:
             if self._clairvoyant:
                 _refuse_without_duration(job, self.policy)
         elif not duration >= 0:
             raise InputError(f"lasts {duration}", where=f"job {job!r}", remedy="give a duration of 0 or more")
         own = None if demand is None else self._actual(job, j, demand)
-        i = int(self._free_job[0])
+        i = self._free_job.value
         if i < 0:
             self._store.grow_jobs(2 * self._state.max_jobs)
-            self._register.make_room(self._state.max_jobs)
-            i = int(self._free_job[0])
-        if self._keeps_demands:
-            self._store.arrays["job_demand"][i] = self.sizes.demand[j] if own is None else own
-        elif own is not None:
-            self._register.demands[i] = own
+            self._find()
+            i = self._free_job.value
+        if own is not None:
+            if self._keeps_demands:
+                self._store.arrays["job_demand"][i] = own
+            else:
+                self._register.extra(i).demand = own
         if self._keeps_times:
             self._store.arrays["job_times"][i] = (duration if duration is not None else np.inf, 0.0)
         elif duration is not None:
-            self._register.durations[i] = duration
-        self._jobs[job], self._job_of[i] = i, job
-        self._register.submitted[i] = now
-        self._set_clock(now)
-        return self._outcome(calls.submit(self._at, self._arrive, j))
+            self._register.extra(i).duration = duration
+        self._jobs[job] = i
+        self._job_of[i] = job
+        self._submitted[i] = now
+        n = calls.submit(self._at, self._arrive, j, own is not None)
+        return self._outcome(n) if n else NOTHING
 
-    def _on_complete(self, event: Complete) -> Outcome:
-        return self._ended(event, self._complete)
-
-    def _on_stop(self, event: Stop) -> Outcome:
-        return self._ended(event, self._reach("stop"))
-
-    def _ended(self, event: Complete | Stop, hook: int) -> Outcome:
-        job, now, attempt = event
-        i = self._running(job, attempt)
-        self._register.forget_job(job)
-        self._set_clock(now)
-        return self._outcome(calls.complete(self._at, hook, i))
+    def _on_end(self, event: Complete | Stop) -> Outcome:
+        job, _, attempt = event
+        hook = self._complete if event.__class__ is Complete else self._reach("stop")
+        i = self._meant(job, attempt)
+        n = calls.complete(self._at, hook, i)
+        if n == calls.NOT_RUNNING:
+            _refuse_waiting(job)
+        del self._jobs[job], self._job_of[i]
+        if self._extras:
+            self._extras.pop(i, None)
+        return self._outcome(n) if n else NOTHING
 
     def _on_requeue(self, event: Requeue) -> Outcome:
-        job, now, attempt = event
-        i = self._running(job, attempt)
-        self._set_clock(now)
-        self._count_attempt(i)
+        job, _, attempt = event
+        i = self._meant(job, attempt)
+        if self._store.arrays["jobs"][i, SERVER] == WAITING:
+            _refuse_waiting(job)
+        self._register.extra(i).earlier += 1
         drive.requeue(self._state, i, self._hook("stop"), self._hook("arrive"))
         return self._outcome(self._n_placed())._replace(requeued=(job,))
 
@@ -386,17 +403,15 @@ class Scheduler:
                 f"job {event.job!r} runs", remedy="only waiting jobs can be cancelled; complete it when it ends"
             )
         self._register.forget_job(event.job)
-        self._set_clock(event.now)
         drive.cancel(self._state, i, self._hook("cancel"))
         return self._outcome(self._n_placed())
 
     def _on_tick(self, event: Tick) -> Outcome:
-        self._set_clock(event.now)
         drive.tick(self._state, self._hook("tick"))
         return self._outcome(self._n_placed())
 
     def _on_join(self, event: Join) -> Outcome:
-        server, server_class, now = event
+        server, server_class, _ = event
         c = self._lookup(self._class, server_class, "server class")
         number = self._servers.get(server)
         if number is None:
@@ -412,7 +427,6 @@ class Scheduler:
                 raise InputError(
                     f"server {server!r} drains and holds {row[COUNT]} jobs", remedy="resume it, with its jobs"
                 )
-        self._set_clock(now)
         return self._outcome(calls.join(self._at, self._join, number, c))
 
     def _on_resume(self, event: Resume) -> Outcome:
@@ -422,7 +436,6 @@ class Scheduler:
             raise InputError(f"server {event.server!r} is not there", remedy="let it join again")
         if status == PRESENT:
             return NOTHING
-        self._set_clock(event.now)
         drive.resume(self._state, number, self._hook("resume"))
         return self._outcome(self._n_placed())
 
@@ -430,7 +443,6 @@ class Scheduler:
         number = self._lookup(self._servers, event.server, "server")
         if self._store.arrays["servers"][number, STATUS] != PRESENT:
             return NOTHING
-        self._set_clock(event.now)
         drive.drain(self._state, number, self._hook("leave"), self._hook("arrive"))
         return self._outcome(self._n_placed())
 
@@ -451,10 +463,9 @@ class Scheduler:
         number = self._lookup(self._servers, event.server, "server")
         if self._store.arrays["servers"][number, STATUS] == ABSENT:
             raise InputError(f"server {event.server!r} is not there", remedy="only servers that are there can fail")
-        self._set_clock(event.now)
         rows = self._store.arrays["jobs"]
         for i in np.flatnonzero(rows[:, SERVER] == number).tolist():
-            self._count_attempt(i)
+            self._register.extra(i).earlier += 1
         drive.fail(self._state, number, self._hook("leave"), self._hook("arrive"))
         lost = self._store.arrays["moved"][: self._state.n_moved].tolist()
         requeued = tuple(self._job_of[i] for i in reversed(lost))
@@ -478,11 +489,11 @@ class Scheduler:
             n = -1 - n
             failed, self._state.failed = self._state.failed, FINE
             fault = fault_of(self.policy, list(self._hooks.values()), failed)
-        register, now = self._register, self._clock
+        pairs = (self._placed,) if n == 1 else self._store.arrays["placed"][:n].tolist()
         placements = []
-        for i, server in self._store.arrays["placed"][:n].tolist():
-            register.started[i] = now
-            attempt = 1 + register.earlier.get(i, 0) if register.earlier else 1
+        for i, server in pairs:
+            self._started[i] = self._time
+            attempt = 1 + self._register.earlier(i) if self._extras else 1
             placements.append(Placement(self._job_of[i], self._server_of[server], attempt))
         return Outcome(tuple(placements), (), fault)
 
@@ -498,11 +509,6 @@ class Scheduler:
                 )
             return self._time
         return now
-
-    def _set_clock(self, now: float) -> None:
-        self._clock = now
-        if self._clairvoyant:
-            self._state.now = now
 
     def _hook(self, name: str) -> Any:
         """A function of the policy; compiled, where it is, when it is first asked for."""
@@ -537,10 +543,12 @@ class Scheduler:
             raise InputError(f"asks for {amount} of {resource}", where=f"job {job!r}", remedy=remedy)
         return size
 
-    def _running(self, job: Hashable, attempt: int | None) -> int:
-        """The number of a running job, of which the present attempt is meant."""
-        i = self._lookup(self._jobs, job, "job")
-        earlier = self._register.earlier.get(i, 0)
+    def _meant(self, job: Hashable, attempt: int | None) -> int:
+        """The number of a job, of which the present attempt is meant."""
+        i = self._jobs.get(job)
+        if i is None:
+            return self._lookup(self._jobs, job, "job")
+        earlier = self._register.earlier(i) if self._extras else 0
         if attempt is None and earlier:
             raise InputError(
                 f"job {job!r} was placed {earlier + 1} times",
@@ -551,12 +559,7 @@ class Scheduler:
             raise StaleReportError(
                 f"the report is of attempt {attempt} of job {job!r}, which is not its last", remedy="ignore it"
             )
-        if self._store.arrays["jobs"][i, SERVER] == WAITING:
-            raise InputError(f"job {job!r} has not started", remedy="only running jobs end; cancel a waiting one")
         return i
-
-    def _count_attempt(self, i: int) -> None:
-        self._register.earlier[i] = self._register.earlier.get(i, 0) + 1
 
     def _refuse_time(self, now: float) -> NoReturn:
         raise InputError(
@@ -583,6 +586,10 @@ def _telling(outcome: Outcome) -> Exception:
     for placement in outcome.placements:
         outcome.fault.add_note(f"before that, {placement.job!r} was started on {placement.server!r}")
     return outcome.fault
+
+
+def _refuse_waiting(job: Hashable) -> NoReturn:
+    raise InputError(f"job {job!r} has not started", remedy="only running jobs end; cancel a waiting one")
 
 
 def _refuse_without_duration(job: Hashable, policy: Policy) -> NoReturn:
