@@ -37,8 +37,6 @@ def matches(requires: Mapping[str, Sequence[str]], labels: Mapping[str, str]) ->
     return not unmet(requires, labels)
 
 
-def in_words(wanted: Mapping[str, str | Sequence[str]]) -> str:
+def in_words(requires: Mapping[str, Sequence[str]]) -> str:
     """gpu = a100 or h100, zone = b."""
-    return ", ".join(
-        f"{key} = {values if isinstance(values, str) else ' or '.join(values)}" for key, values in wanted.items()
-    )
+    return ", ".join(f"{key} = {' or '.join(values)}" for key, values in requires.items())
