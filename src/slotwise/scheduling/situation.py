@@ -198,10 +198,13 @@ def _list_of(kinds: tuple[type, ...], what: str, least: float = -math.inf) -> Ca
     def read(values: Any, where: str) -> Any:
         if not isinstance(values, Sequence) or isinstance(values, str | bytes):
             raise _damaged(where, f"a list of {what}")
-        for value in values:
-            kind = type(value)
-            if kind not in kinds or ((kind is int or kind is float) and not least <= value < math.inf):
-                raise _damaged(where, f"a list of {what}, and has {value!r}")
+        for strange in set(map(type, values)) - set(kinds):
+            culprit = next(value for value in values if type(value) is strange)
+            raise _damaged(where, f"a list of {what}, and has {culprit!r}")
+        if str not in kinds:
+            numbers = [value for value in values if value is not None] if type(None) in kinds else values
+            if not all(map(math.isfinite, numbers)) or min(numbers, default=least) < least:
+                raise _damaged(where, f"a list of {what}")
         return list(values)
 
     return read
@@ -232,9 +235,10 @@ def _mapping(value: Any, where: str) -> dict[str, Any]:
 
 
 def _rows(values: Any, where: str) -> list[list[int]]:
-    if not isinstance(values, Sequence):
+    if not isinstance(values, Sequence) or not all(isinstance(row, Sequence) for row in values):
         raise _damaged(where, "a list of lists")
-    return [_counts(row, where) for row in values]
+    _counts([number for row in values for number in row], where)
+    return [list(row) for row in values]
 
 
 def _models(model: type[Any]) -> Callable[[Any, str], Any]:
