@@ -97,13 +97,13 @@ def scaled_mix(limit: Limit, bounds: Bounds) -> tuple[Callable[[int], Counts], i
     or 1 where more servers than it asks for are there already. Where classes are full the others go on."""
     largest = float(limit.servers.max())
     share = limit.servers / largest
-    if (
-        bounds.most is not None
-    ):  # a class that the program does not use may have to help out where the others are full
-        share = np.maximum(share, 1e-3)
 
     def mix(i: int) -> Counts:
-        return bounds.within([math.ceil(round(float(part) * i, 9)) for part in share])
+        wanted = [math.ceil(round(float(part) * i, 9)) for part in share]
+        if bounds.most is not None:
+            over = max(0, *(n - most for n, most in zip(wanted, bounds.most, strict=True)))
+            wanted = [n + over for n in wanted]
+        return bounds.within(wanted)
 
     return mix, 1 if any(bounds.least) else max(1, math.ceil(largest - 1e-9))
 
