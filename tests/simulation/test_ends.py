@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from slotwise.scheduling.chance import words_of
 from slotwise.simulation.agenda import AgendaStore, forget_end, free_leaf
 from slotwise.simulation.ends import insert, put
 
@@ -15,7 +16,7 @@ from slotwise.simulation.ends import insert, put
 @pytest.mark.parametrize("many", [1, 3, 40])
 def test_the_root_is_the_earliest_end(seed: int, many: int) -> None:
     rng = np.random.default_rng([seed, many])
-    agenda = AgendaStore(2, np.random.SeedSequence(1))
+    agenda = AgendaStore(2, words_of(1))
     a = agenda.record
     running: dict[int, tuple[float, int]] = {}  # by leaf
     most = 0

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise.errors import SlotwiseError
-from slotwise.planning.limit import Limit
+from slotwise.planning.limit import Limit, serves
 from slotwise.planning.trials import Counts, Trial, Trials
 
 MOST_CANDIDATES = 200_000
@@ -134,7 +134,7 @@ def confirmed(trials: Trials, mix: Callable[[int], Counts], start: int) -> Trial
 def cheaper(trials: Trials, best: Trial, limit: Limit, budget: int, bounds: Bounds) -> tuple[Trial, bool]:
     """The cheapest mix that meets the targets, from one that does; and whether no cheaper one can have been missed."""
     costs = np.array(trials.question.costs)
-    candidates, complete = _below(best, costs, bounds)
+    candidates, complete = _below(best, costs, serves(trials.rho, trials.pricings), bounds)
     worth = np.array([pricing.best(limit.prices).limit for pricing in trials.pricings])
     asked = float(limit.prices @ trials.rho)
     tried = 0
@@ -159,10 +159,13 @@ def cheaper(trials: Trials, best: Trial, limit: Limit, budget: int, bounds: Boun
             best = trials.of(counts)
 
 
-def _below(best: Trial, costs: NDArray[np.float64], bounds: Bounds) -> tuple[NDArray[np.int64], bool]:
-    """Every mix that costs less; where they are too many, those near the best one (and False)."""
+def _below(
+    best: Trial, costs: NDArray[np.float64], serving: NDArray[np.bool_], bounds: Bounds
+) -> tuple[NDArray[np.int64], bool]:
+    """Every mix that costs less, with no more than must be of classes that serve nobody; where they are too many, those near the best one
+    (and False)."""
     least = np.array(bounds.least)
-    most = np.maximum(least, np.floor(best.cost / costs).astype(np.int64))
+    most = np.maximum(least, np.where(serving, np.floor(best.cost / costs), 0).astype(np.int64))
     if bounds.most is not None:
         most = np.minimum(most, np.array(bounds.most))
     low, high = least, most

@@ -155,8 +155,9 @@ class Trials:
         if not any(counts):
             return "no servers"
         holds = sum(n * pricing.space.counts for n, pricing in zip(counts, self.pricings, strict=True))
-        if ((self.rho > 0) & (holds == 0)).any():
-            return "a type that arrives fits no server"
+        nowhere = np.flatnonzero((self.rho > 0) & (holds == 0))
+        if len(nowhere):
+            return f"no server can hold {asked.jobs.types[nowhere[0]].name}"
         if not asked.firm:
             return ""
         columns = Columns(self.pricings, counts)

@@ -9,7 +9,6 @@ import math
 
 import numba
 import numpy as np
-from numpy.random import SeedSequence
 from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
@@ -146,12 +145,12 @@ def draw_tick(a: Agenda, rate: float, now: float, ticked: bool) -> None:
 class AgendaStore(RecordStore):
     """The agenda of a run in which nothing has happened yet."""
 
-    def __init__(self, max_jobs: int, seed: SeedSequence) -> None:
+    def __init__(self, max_jobs: int, random: chance.Words) -> None:
         super().__init__(DTYPE)
         a = self.record
         a.limit_events = a.limit_jobs = -1
         a.limit_time = a.next_tick = np.inf
-        chance.seed(a, seed)
+        chance.set_words(a, random)
         self.grow(max_jobs)
 
     def grow(self, max_jobs: int) -> None:

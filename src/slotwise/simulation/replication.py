@@ -15,7 +15,7 @@ from slotwise.model import Scenario
 from slotwise.packing import spaces_of
 from slotwise.scheduling import chance, drive
 from slotwise.scheduling.hooks import Hooks
-from slotwise.scheduling.scheduler import raise_fault
+from slotwise.scheduling.scheduler import fault_of
 from slotwise.scheduling.store import Store
 from slotwise.simulation import ahead, churn, loop, measuring
 from slotwise.simulation.agenda import AgendaStore
@@ -31,7 +31,10 @@ from slotwise.workloads.source import Chunk, Source
 CHUNK = 16_384
 FIRST_CHUNK = 1_024
 DEFAULT_EVENTS = 200_000
-WORKLOAD, POLICY, SERVERS, CLOCK = 0, 1, 2, 3  # which child of a replication's seed is for what
+WORKLOAD, SERVERS = (
+    0,
+    2,
+)  # which child of a replication's seed is for what; 1 and 3 are the policy's and its clock's (`chance`)
 
 Progress = Callable[[float], None]
 
@@ -107,7 +110,7 @@ def make_store(task: Task, max_servers: int) -> Store:
         task.choice.make(),
         max_servers=max(1, max_servers),
         spaces=spaces_of(scenario.cluster.servers, jobs.sizes),
-        seed=child(_seed(task), POLICY),
+        random=chance.words_of(scenario.run.seed, task.replication),
         mean_service=jobs.mean_service,
         max_jobs=int(1.2 * jobs.mean_in_service) + 32,
     )
@@ -123,7 +126,7 @@ def prepare(task: Task) -> Prepared:
     timeline = ServerEvents(scenario.cluster, child(seed, SERVERS))
     store = make_store(task, timeline.max_servers)
     state: Any = store.state
-    agenda = AgendaStore(state.max_jobs, child(seed, CLOCK))
+    agenda = AgendaStore(state.max_jobs, chance.words_of(scenario.run.seed, task.replication, chance.CLOCK))
     meters = MeterStore(state.n_types, state.n_resources, state.max_jobs, record_jobs=task.record_jobs)
     undrawn = _drawn(store, agenda)
     hooks = store.policy.hooks()
@@ -141,7 +144,7 @@ def prepare(task: Task) -> Prepared:
 def _drawn(store: Store, agenda: AgendaStore) -> Any:
     """Where the random numbers stand."""
     state: Any = store.state
-    return chance.position(state), chance.position(agenda.record)
+    return chance.words(state), chance.words(agenda.record)
 
 
 def compile_for(task: Task) -> None:
@@ -195,14 +198,14 @@ def _drive(
         )
         if what == loop.DONE:
             return kept
-        if what == loop.FAULT:
-            raise_fault(store.policy, hooks, state.failed)
-        elif what == loop.SERVER_EVENT:
+        if what == loop.SERVER_EVENT:
             at, kind, server, c = timeline.pop()
             churn.happen(state, a, m, kind, server, c, at, hooks.arrive, hooks.join, hooks.leave)
-            if state.failed:
-                raise_fault(store.policy, hooks, state.failed)
-        elif what == loop.MORE_ROOM:
+        if fault := fault_of(store.policy, hooks, state.failed):
+            raise fault
+        if what == loop.SERVER_EVENT:
+            continue
+        if what == loop.MORE_ROOM:
             if state.n_free_jobs == 0:
                 store.grow_jobs(2 * state.max_jobs)
                 agenda.grow(state.max_jobs)
