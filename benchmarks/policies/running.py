@@ -27,8 +27,9 @@ from benchmarks.policies.traces import WARMUP
 from slotwise.errors import InputError
 from slotwise.model import Scenario
 from slotwise.simulation.choice import Choice
-from slotwise.simulation.drift import LEAST_RISE, stable
+from slotwise.simulation.drift import Stability
 from slotwise.simulation.histogram import EDGES, quantiles
+from slotwise.simulation.judging import judge
 from slotwise.simulation.measurements import Measurements, add_up
 from slotwise.simulation.meter import COUNT, LARGEST
 from slotwise.simulation.replication import Task, replicate
@@ -213,15 +214,13 @@ def figures_of(
 ) -> Figures:
     """Over the replications: means of means, quantiles of all waits together, those of the runs `waits`."""
     by_type = [p99_of(waits, [j]) for j in range(len(jobs.types))]
-    verdict = stable([m.queue_series for m in runs])
-    # a rise that may be chance, or a divergence that may be slow settling
-    rises = verdict.rise > LEAST_RISE and not verdict.returned
-    doubtful = rises and (verdict.p_value < 0.1 if verdict.stable else verdict.p_value > 1e-3 or verdict.rise < 0.3)
+    verdict = judge(runs, jobs.types, impossible=False, is_trace=trace).verdict
+    grows = verdict in (Stability.GROWS, Stability.NEVER_STARTS)
     mean_queue = float(np.mean([m.mean_queue for m in runs]))
     return Figures(
         policy=policy,
-        stable=trace or verdict.stable,
-        doubtful=not trace and bool(doubtful) and mean_queue > 1.0,
+        stable=trace or not grows,
+        doubtful=not trace and verdict is Stability.TOO_SHORT and mean_queue > 1.0,
         mean_queue=mean_queue,
         mean_wait=mean_queue / jobs.rate if not trace else mean_queue * runs[0].measured / _arrived(runs[0]),
         p99_wait=p99_of(waits, list(range(len(jobs.types)))),

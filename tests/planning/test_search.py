@@ -30,16 +30,24 @@ def scenario(prices: list[float]) -> Scenario:
 class Oracle(Trials):
     """Knows the answer instead of simulating."""
 
-    def __init__(self, prices: list[float], truth: Callable[[Counts], bool]) -> None:
+    def __init__(
+        self, prices: list[float], truth: Callable[[Counts], bool], luck: Callable[[Counts], bool] | None = None
+    ) -> None:
         ready = scenario(prices)
         super().__init__(
             Question(ready, jobs_of(ready), Choice("algorithm1"), {"p95_wait": 1.0}, 0.95, tuple(prices)), looks=1
         )
         self.truth = truth
+        self.luck = luck or truth
+        """what the first look at some servers says"""
 
-    def _simulate(self, counts: Counts) -> Trial:
-        verdict = Answer.MEETS if self.truth(counts) else Answer.MISSES
+    def _simulate(self, counts: Counts, first: int = 0, longer: int = 1) -> Trial:
+        verdict = Answer.MEETS if (self.truth if first else self.luck)(counts) else Answer.MISSES
         return Trial(counts, self.question.cost(counts), verdict, "", 4, {})
+
+
+def free(trials: Trials) -> search.Bounds:
+    return search.Bounds((0,) * len(trials.question.costs))
 
 
 def limit_of(trials: Trials) -> search.Limit:
@@ -51,7 +59,7 @@ def limit_of(trials: Trials) -> search.Limit:
 @given(answer=st.integers(1, 200))
 def test_one_class_finds_the_least_number(answer: int) -> None:
     trials = Oracle([1.0], lambda counts: counts[0] >= answer)
-    mix, start = search.scaled_mix(limit_of(trials))
+    mix, start = search.scaled_mix(limit_of(trials), free(trials))
     assert start == 4  # 16 units of load fill 4 servers to the brim, which no policy can carry: 5 is the least
     found = search.along(trials, mix, start)
     assert found.servers == (max(answer, 5),)
@@ -70,9 +78,9 @@ def test_the_cheapest_mix_is_that_of_brute_force(prices: list[float], weights: l
 
     trials = Oracle(prices, truth)
     limit = limit_of(trials)
-    mix, start = search.scaled_mix(limit)
+    mix, start = search.scaled_mix(limit, free(trials))
     first = search.along(trials, mix, start)
-    best, complete = search.cheaper(trials, first, limit, budget=10_000)
+    best, complete = search.cheaper(trials, first, limit, budget=10_000, bounds=free(trials))
     assert complete
     assert truth(best.servers)
     most = [int(best.cost / price) + 1 for price in prices]
@@ -90,14 +98,53 @@ def test_the_cheapest_mix_is_that_of_brute_force(prices: list[float], weights: l
 def test_a_budget_that_runs_out_is_said() -> None:
     trials = Oracle([1.0, 1.9], lambda counts: counts[0] + counts[1] >= 30)
     limit = limit_of(trials)
-    mix, start = search.scaled_mix(limit)
+    mix, start = search.scaled_mix(limit, free(trials))
     first = search.along(trials, mix, start)
-    _, complete = search.cheaper(trials, first, limit, budget=0)
+    _, complete = search.cheaper(trials, first, limit, budget=0, bounds=free(trials))
     assert not complete
 
 
 def test_what_cannot_be_reached_is_said() -> None:
     trials = Oracle([1.0], lambda counts: False)
-    mix, start = search.scaled_mix(limit_of(trials))
+    mix, start = search.scaled_mix(limit_of(trials), free(trials))
     with pytest.raises(SlotwiseError, match="out of reach"):
         search.along(trials, mix, start)
+
+
+@settings(max_examples=20, derandomize=True, deadline=None)
+@given(
+    enough=st.integers(8, 40), least=st.tuples(*[st.integers(0, 8)] * 2), room=st.tuples(*[st.integers(0, 30)] * 2)
+)
+def test_within_bounds_it_is_that_of_brute_force(enough: int, least: Counts, room: Counts) -> None:
+    most = tuple(a + b for a, b in zip(least, room, strict=True))
+    trials = Oracle([1.0, 1.7], lambda counts: counts[0] + 2 * counts[1] >= enough)
+    bounds = search.Bounds(least, most)
+    limit = limit_of(trials)
+    reachable = [
+        counts
+        for counts in itertools.product(*(range(a, b + 1) for a, b in zip(least, most, strict=True)))
+        if trials.truth(counts) and not trials.impossible(counts)
+    ]
+    mix, start = search.scaled_mix(limit, bounds)
+    if not reachable:
+        with pytest.raises(SlotwiseError, match="out of reach"):
+            search.confirmed(trials, mix, start)
+        return
+    first = search.confirmed(trials, mix, start)
+    best, complete = search.cheaper(trials, first, limit, 10_000, bounds)
+    assert complete
+    assert best.cost == pytest.approx(min(map(trials.question.cost, reachable)))
+    assert all(a <= n <= b for a, n, b in zip(least, best.servers, most, strict=True))
+
+
+def test_what_was_lucky_is_not_proposed() -> None:
+    """The first look says yes from 9 servers on, the second, with other random numbers, from 14 on."""
+    trials = Oracle([1.0], lambda counts: counts[0] >= 14, lambda counts: counts[0] >= 9)
+    mix, start = search.scaled_mix(limit_of(trials), free(trials))
+    assert search.confirmed(trials, mix, start).servers == (14,)
+    two = Oracle([1.0, 1.9], lambda c: c[0] + 2 * c[1] >= 30, lambda c: c[0] + 2 * c[1] >= 24)
+    mix, start = search.scaled_mix(limit_of(two), free(two))
+    first = search.confirmed(two, mix, start)
+    best, _ = search.cheaper(two, first, limit_of(two), 10_000, free(two))
+    assert best.servers[0] + 2 * best.servers[1] >= 30
+    assert best.cost <= 29

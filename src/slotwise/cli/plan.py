@@ -18,11 +18,12 @@ from slotwise.cli.running import (
     policy_names,
     refuse_idle,
 )
-from slotwise.cli.tables import figures, fit, number, show
+from slotwise.cli.tables import between, figures, fit, number, show
+from slotwise.errors import InputError
 from slotwise.model import load_scenario
-from slotwise.planning.plan import Plan, describe
+from slotwise.planning.plan import InterruptedPlanError, Plan, describe
 from slotwise.planning.plan import plan as make_plan
-from slotwise.planning.targets import MEANINGS, parse_targets
+from slotwise.planning.targets import MEANINGS, meaning, parse_targets
 from slotwise.planning.trials import Answer
 
 COLOUR = {Answer.MEETS: "green", Answer.MISSES: "red", Answer.DOUBT: "yellow", Answer.IMPOSSIBLE: "dim"}
@@ -33,7 +34,10 @@ def plan(
     target: Annotated[
         list[str] | None,
         typer.Option(
-            "--target", "-t", metavar="KEY=LIMIT", help=f"at most this; repeatable; one of {', '.join(MEANINGS)}"
+            "--target",
+            "-t",
+            metavar="KEY=LIMIT",
+            help=f"at most this; repeatable; one of {', '.join(MEANINGS)}, or TYPE.KEY of one type",
         ),
     ] = None,
     policy: Annotated[
@@ -49,6 +53,15 @@ def plan(
     confidence: Annotated[
         float, typer.Option("--confidence", metavar="SHARE", help="how sure to be that the targets are met")
     ] = 0.95,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="the servers of the scenario are there already: how many more?")
+    ] = False,
+    least: Annotated[
+        list[str] | None, typer.Option("--min", metavar="CLASS=N", help="at least so many of a class; repeatable")
+    ] = None,
+    most: Annotated[
+        list[str] | None, typer.Option("--max", metavar="CLASS=N", help="at most so many of a class; repeatable")
+    ] = None,
     overrides: SetOption = None,
     as_json: JsonOption = False,
     workers: WorkersOption = None,
@@ -62,6 +75,7 @@ def plan(
     Examples:
       slotwise plan table1 --target p95_wait=0.5
       slotwise plan mine.toml -t p95_wait=0.5 -t utilisation=0.8 -p best-fit
+      slotwise plan mine.toml -t database.p95_wait=1 --keep --max big=20
     """
     targets = parse_targets(target or [])
     ready = load_scenario(scenario, overrides or [])
@@ -71,32 +85,54 @@ def plan(
         def on_trial(counts: tuple[int, ...], replications: int) -> None:
             status.update(f"{sum(counts):,} servers, {replications} runs")
 
-        found = make_plan(
-            ready,
-            targets,
-            policy,
-            confidence=confidence,
-            workers=workers,
-            on_trial=on_trial,
-        )
+        try:
+            found = make_plan(
+                ready,
+                targets,
+                policy,
+                confidence=confidence,
+                workers=workers,
+                keep=keep,
+                least=_counts(least, "--min"),
+                most=_counts(most, "--max"),
+                on_trial=on_trial,
+            )
+        except InterruptedPlanError as interruption:
+            status.stop()
+            for trial in interruption.tried:
+                if trial.verdict is not Answer.IMPOSSIBLE:
+                    words = f": {trial.why}" if trial.why else ""
+                    print(f"{describe(trial.servers, interruption.class_names)} {trial.verdict}{words}")
+            raise
     if as_json:
         print(json.dumps(found.as_dict(), indent=2))
     else:
         show(lambda width: plan_view(found, width))
 
 
+def _counts(texts: list[str] | None, where: str) -> dict[str, int]:
+    """From "big=20" and the like."""
+    found = {}
+    for text in texts or []:
+        name, _, count = text.partition("=")
+        if not count.strip().isdigit():
+            raise InputError(f"{text!r} is not a number of servers", where=where, remedy="write big=20, say")
+        found[name.strip()] = int(count)
+    return found
+
+
 def plan_view(found: Plan, width: int) -> RenderableType:
     """What was tried, and the sentence."""
     one = len(found.class_names) == 1
-    targets = ", ".join(f"{MEANINGS[key]} ≤ {limit:g}" for key, limit in found.targets.items())
+    targets = ", ".join(f"{meaning(key)} ≤ {limit:g}" for key, limit in found.targets.items())
     table = figures(f"{found.scenario.name}: servers for {targets}")
     table.add_column("servers", justify="right" if one else "left", overflow="fold", no_wrap=one)
     if found.priced:
         table.add_column("cost", justify="right", no_wrap=True)
     table.add_column("runs", justify="right", no_wrap=True)
     for key in found.targets:
-        table.add_column(MEANINGS[key], justify="right", no_wrap=True)
-        table.add_column("±", justify="right", no_wrap=True)
+        table.add_column(meaning(key), justify="right", no_wrap=True)
+        table.add_column("95 %", justify="right", no_wrap=True)
     table.add_column("verdict", min_width=8)
     for trial in sorted(found.tried, key=lambda trial: trial.cost):
         if trial.verdict is Answer.IMPOSSIBLE:
@@ -104,7 +140,7 @@ def plan_view(found: Plan, width: int) -> RenderableType:
         cells: list[str] = []
         for key in found.targets:
             interval = (trial.estimates or {})[key]
-            cells += [number(interval.mean) if interval.mean < float("inf") else "∞", number(interval.half_width)]
+            cells += [number(interval.mean), between(interval)]
         chosen = trial is found.best
         words = Text(f"{trial.verdict}" + (f": {trial.why}" if trial.why else ""), COLOUR[trial.verdict])
         table.add_row(
@@ -116,8 +152,18 @@ def plan_view(found: Plan, width: int) -> RenderableType:
             style="bold" if chosen else "",
         )
     least = describe_limit(found)
-    left_out = fit(table, width, ("runs", "±"))
-    return Group(Text(least, "dim"), table, *(Text(line, "dim") for line in left_out), Text(found.statement))
+    left_out = fit(table, width, ("runs", "95 %"))
+    return Group(
+        Text(least, "dim"),
+        table,
+        *(Text(line, "dim") for line in left_out),
+        Text(found.statement),
+        *_warnings(found),
+    )
+
+
+def _warnings(found: Plan) -> list[Text]:
+    return [Text(f"note: {line}", "yellow") for line in found.warnings]
 
 
 def describe_limit(found: Plan) -> str:

@@ -12,10 +12,14 @@ from rich.table import Column as RichColumn
 from rich.table import Table
 from rich.text import Text
 
+from slotwise.simulation.drift import Stability
 from slotwise.simulation.result import Result
+from slotwise.simulation.statistics import Interval
 
 POLICY_WIDTH = FOLDED = 16
 """the least width of a column whose text may be folded"""
+WORTH_TELLING = 1e-3
+"""share of the jobs that still waited when the run ended"""
 NARROW = (0, 0, 0, 0)
 _MEASURE = Console(width=1000)
 
@@ -26,7 +30,33 @@ def number(value: float | None) -> str:
         return "-"
     if value == 0:
         return "0"
+    if value == float("inf"):
+        return "not known"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}" if abs(value) >= 0.001 else f"{value:.1e}"
+
+
+STYLES = {
+    Stability.STABLE: "green",
+    Stability.GROWS: "bold red",
+    Stability.NEVER_STARTS: "bold red",
+    Stability.TOO_SHORT: "yellow",
+}
+
+
+def verdict_text(result: Result, more: str = "") -> Text:
+    """The verdict in its colour."""
+    return Text(f"{result.verdict}{more}", STYLES[result.verdict])
+
+
+def between(found: Interval) -> str:
+    """low to high; a dash where a single run tells no spread."""
+    return "-" if found.low is None else f"{number(found.low)} to {number(found.high)}"
+
+
+def worst(result: Result) -> str:
+    """The type that waits longest, and how long."""
+    name = result.worst_type
+    return "-" if name is None else f"{name} {number(result.wait_by_type[name]['mean'])}"
 
 
 class Column(NamedTuple):
@@ -38,13 +68,14 @@ class Column(NamedTuple):
 
 COLUMNS = (
     Column("mean\nqueue", lambda result: number(result.mean_queue.mean)),
-    Column("± 95 %\n", lambda result: number(result.mean_queue.half_width)),
+    Column("95 %\ninterval", lambda result: between(result.mean_queue)),
     Column("mean\nwait", lambda result: number(result.wait["mean"])),
     Column("p95\nwait", lambda result: number(result.wait["p95"])),
     Column("p99\nwait", lambda result: number(result.wait["p99"])),
+    Column("worst type,\nmean wait", lambda result: worst(result)),
     Column("in use\n", lambda result: f"{max(result.utilisation.values()):.0%}"),
     Column("stalled\n", lambda result: f"{result.as_dict()['stalled_fraction']:.1%}"),
-    Column("verdict\n", lambda result: Text("stable", "green") if result.stable else Text("grows", "bold red")),
+    Column("verdict\n", lambda result: verdict_text(result)),
 )
 
 
@@ -60,7 +91,9 @@ def results_table(results: Sequence[Result], width: int) -> RenderableType:
         table.add_column(column.heading, justify=justify, no_wrap=True)
     for result in results:
         table.add_row(result.policy, *(column.cell(result) for column in COLUMNS))
-    left_out = fit(table, width, ("stalled", "in use", "p99 wait", "mean wait", "± 95 %"))
+    left_out = fit(
+        table, width, ("stalled", "in use", "p99 wait", "95 % interval", "mean wait", "worst type, mean wait")
+    )
     return Group(table, *(Text(note, style="dim") for note in [*_notes(results), *left_out]))
 
 
@@ -97,7 +130,17 @@ def _plain(column: RichColumn) -> str:
 
 
 def _notes(results: Sequence[Result]) -> list[str]:
-    notes = []
+    notes = [f"{result.policy}: {result.why}" for result in results if not result.stable]
+    for result in results:
+        waiting = sum(result.still_waiting.values())
+        measured = sum(run.wait_bins.sum() for run in result.runs) + waiting
+        if waiting > WORTH_TELLING * measured:
+            each = f"{waiting / len(result.runs):,.4g} of the measured jobs still waited when a run ended"
+            notes.append(f"{result.policy}: {each}, and count as waiting at least that long")
+    if any(result.verdict is Stability.TOO_SHORT for result in results):
+        proven = [result.policy for result in results if result.certified]
+        if proven:
+            notes.append(f"proven to keep the queues bounded at this load: {', '.join(proven)}")
     kinds = {result.bound.kind: result.bound for result in reversed(results)}
     kinds.pop("none", None)
     if "unstable" in kinds:

@@ -19,7 +19,7 @@ from slotwise.cli.running import (
     refuse_idle,
     say,
 )
-from slotwise.cli.tables import figures, fit, number, show
+from slotwise.cli.tables import figures, fit, number, show, verdict_text
 from slotwise.errors import InputError
 from slotwise.model import load_scenario
 from slotwise.planning.figure import draw
@@ -102,7 +102,6 @@ def tradeoff_view(found: Tradeoff, width: int) -> RenderableType:
     for setting in found.settings:
         result = setting.result
         covers = setting.share is not None and setting.share > found.intensity
-        verdict = "stable" if result.stable else "grows"
         table.add_row(
             setting.solver,
             f"{setting.beta:g}",
@@ -112,7 +111,7 @@ def tradeoff_view(found: Tradeoff, width: int) -> RenderableType:
             number(result.wait["mean"]),
             number(result.wait["p95"]),
             f"{result.as_dict()['stalled_fraction']:.1%}",
-            Text(verdict + (" <" if setting is best else ""), "green" if result.stable else "bold red"),
+            verdict_text(result, " <" if setting is best else ""),
             style="bold" if setting is best else "",
         )
     left_out = fit(table, width, ("stalled", "mean wait", "± 95 %"))

@@ -37,7 +37,7 @@ class Point:
         more: dict[str, Any] = {f"wait_{name}": result.wait[name] for name in ("mean", "p50", "p95", "p99", "max")}
         more |= {"in_service": result.in_service, "offered": result.offered}
         more |= {key: facts[key] for key in ("stalled_fraction", "stalls", "resets", "overtakes")}
-        more |= {"final_queue": sum(facts["final_queue"]) / len(runs), "drift_p_value": result.drift.p_value}
+        more |= {"final_queue": sum(facts["final_queue"]) / len(runs), "verdict": str(result.verdict)}
         more |= {"events": runs[0].events, "simulated_time": sum(run.measured for run in runs) / len(runs)}
         return cls(
             policy=cell.policy,
@@ -45,7 +45,7 @@ class Point:
             mean=queue.mean,
             low=queue.low,
             high=queue.high,
-            stable=result.stable,
+            stable=not result.grows,
             law=cell.law,
             label=cell.label,
             runs=tuple(run.mean_queue for run in runs),

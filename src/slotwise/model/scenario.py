@@ -131,7 +131,14 @@ class Run(Part):
     warmup: Annotated[float, Field(ge=0, lt=1)] | Literal["auto"] = Field(
         0.25, description='share of the run that is dropped first, or "auto" (MSER-5)'
     )
-    replications: int = Field(5, ge=1, description="independent runs")
+    replications: int = Field(
+        5,
+        ge=1,
+        description="independent runs; to begin with, where no length is given: then as many as `precision` takes",
+    )
+    precision: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.1, description="where no length is given: run until the mean queue is known to this share of it"
+    )
     seed: int = Field(1, ge=0, description="the same seed gives the same figures, to the last bit")
 
 

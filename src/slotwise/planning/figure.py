@@ -62,7 +62,7 @@ def draw(found: Tradeoff, path: str | Path) -> None:
                             fontsize=7,
                             color=colour,
                         )
-        grows = [setting for setting in found.settings if not setting.result.stable]
+        grows = [setting for setting in found.settings if setting.result.grows]
         if grows:
             axes.scatter(
                 [setting.share or 0.0 for setting in grows],

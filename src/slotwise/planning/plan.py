@@ -10,24 +10,51 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from slotwise._version import __version__
-from slotwise.errors import InputError
+from slotwise.errors import InputError, SlotwiseError
 from slotwise.model import Scenario
 from slotwise.planning import search
 from slotwise.planning.limit import Limit, cheapest
-from slotwise.planning.targets import MEANINGS, Targets, check_targets
+from slotwise.planning.targets import Targets, check_targets, estimate, meaning, measure
 from slotwise.planning.trials import LOOKS, Counts, Question, Trial, Trials
 from slotwise.simulation.choice import Choice
-from slotwise.simulation.simulate import as_scenario
+from slotwise.simulation.simulate import InterruptedRunError, as_scenario
 from slotwise.simulation.statistics import Interval
 from slotwise.simulation.workload import jobs_of
+from slotwise.theory.guarantee import Verdict as Certainty
+from slotwise.theory.guarantee import guarantee
+from slotwise.theory.ray import Columns
+from slotwise.theory.region import locate
 
 MIXES = 40
+UNLIMITED = 1_000_000_000
+FAR = 10.0
+"""a type that waits so many times as long as all jobs do is told of"""
 """mixes of several server classes that are simulated, at most, to look for a cheaper one"""
+
+
+class Facts(NamedTuple):
+    """What one should know of a plan beside its targets."""
+
+    intensity: float | None
+    """where the load lies in the capacity region of the servers; None for a trace, or where servers come and go"""
+    certified: bool | None
+    """whether a theorem says that the policy keeps the queues bounded; None where nothing can be said"""
+    mean_wait: float
+    worst: tuple[str | None, float, float]
+    """the type that waits longest: its name, mean wait, and longest wait over mean wait"""
+
+
+class InterruptedPlanError(SlotwiseError):
+    """Ctrl-C: `tried` is what was found out before."""
+
+    def __init__(self, tried: tuple[Trial, ...], class_names: tuple[str, ...]) -> None:
+        self.tried, self.class_names = tried, class_names
+        super().__init__("interrupted before a plan was found")
 
 
 @dataclass(frozen=True)
@@ -49,6 +76,10 @@ class Plan:
     """server classes have prices"""
     firm: bool
     """theory rules out less than `limit`; not for a trace, nor where servers come and go"""
+    least: Counts
+    """of each class, those that are there already or must be"""
+    facts: Facts
+    """what else one should know of the plan"""
 
     @property
     def servers(self) -> dict[str, int]:
@@ -56,9 +87,33 @@ class Plan:
         return dict(zip(self.class_names, self.best.servers, strict=True))
 
     @property
+    def more(self) -> dict[str, int]:
+        """How many more than `least` of each class."""
+        return {name: n - a for (name, n), a in zip(self.servers.items(), self.least, strict=True)}
+
+    @property
     def cost(self) -> float:
         """At the prices of the scenario; without prices the number of servers."""
         return self.best.cost
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the sentence does not say and the reader must not miss."""
+        found = []
+        if not self.priced and len(self.class_names) > 1:
+            found.append(
+                "no prices are given, so every server counts as 1, whatever its size: give cluster.servers[].price"
+            )
+        if self.facts.certified is False:
+            at = f" (intensity {self.facts.intensity:.4g})" if self.facts.intensity is not None else ""
+            found.append(f"no theorem says that {self.policy} keeps the queues bounded on these servers{at}")
+        name, wait, starved = self.facts.worst
+        if name and wait > FAR * max(self.facts.mean_wait, 1e-300):
+            found.append(
+                f"{name} waits {wait:.4g} on average, {wait / self.facts.mean_wait:.3g} times as long as all jobs"
+                f" do; its longest wait was {starved:.3g} times its mean"
+            )
+        return found
 
     @property
     def is_trace(self) -> bool:
@@ -90,6 +145,15 @@ class Plan:
             "targets": self.targets,
             "confidence": self.confidence,
             "servers": self.servers,
+            "more": self.more,
+            "intensity": self.facts.intensity,
+            "certified": self.facts.certified,
+            "worst_type": {
+                "name": self.facts.worst[0],
+                "mean_wait": self.facts.worst[1],
+                "starved": self.facts.worst[2],
+            },
+            "warnings": self.warnings,
             "cost": self.cost,
             "cheapest": self.cheapest,
             "lower_limit": {
@@ -125,45 +189,102 @@ def plan(
     workers: int | None = None,
     looks: int = LOOKS,
     mixes: int = MIXES,
+    keep: bool = False,
+    least: Mapping[str, int] | None = None,
+    most: Mapping[str, int] | None = None,
     on_trial: Callable[[Counts, int], None] | None = None,
     **options: Any,
 ) -> Plan:
     """The fewest servers of the scenario's classes that meet the targets: {"p95_wait": 60} and the like.
 
-    The counts of the scenario matter only where its rates are given by `workload.intensity`. `options` are
-    parameters of the policy (the scenario's own by default). `looks`: how often replications are doubled at most.
-    `on_trial` is told (servers, replications) before they are run.
+    With `keep` the servers of the scenario are there already: how many more? Without it their counts matter only where its rates are
+    given by `workload.intensity`. `least` and `most` bound the number of servers of single classes. `options` are parameters of the policy
+    (the scenario's own by default). `looks`: how often replications are doubled at most. `on_trial` is told (servers, replications)
+    before they are run. Interrupted, it raises `InterruptedPlanError` with what was tried.
     """
     if not 0.5 <= confidence < 1:
         raise InputError(f"is {confidence}", where="confidence", remedy="use a share from 0.5 to less than 1")
-    checked = check_targets(targets)
     ready = as_scenario(scenario, overrides)
+    bounds = _bounds(ready, keep, least or {}, most or {})
     choice = Choice.of(ready, policy, **options)
     choice.make()  # so that a mistake is seen before anything runs
     jobs = jobs_of(ready)
+    checked = check_targets(targets, [job_type.name for job_type in jobs.types])
     costs, priced = _costs(ready)
+    names = tuple(server.name for server in ready.cluster.servers)
     question = Question(ready, jobs, choice, checked, confidence, costs)
     trials = Trials(question, workers, looks, on_trial)
     need = trials.used / checked["utilisation"] if "utilisation" in checked else np.zeros_like(trials.used)
     limit = cheapest(trials.rho, need, trials.pricings, jobs.sizes.capacity.astype(np.float64), np.array(costs))
-    mix, start = search.scaled_mix(limit)
-    best = search.along(trials, mix, start)
-    complete = True
-    if len(costs) > 1:
-        best, complete = search.cheaper(trials, best, limit, mixes)
+    mix, start = search.scaled_mix(limit, bounds)
+    try:
+        best = search.confirmed(trials, mix, start)
+        complete = True
+        if len(costs) > 1:
+            best, complete = search.cheaper(trials, best, limit, mixes, bounds)
+    except InterruptedRunError:
+        raise InterruptedPlanError(tuple(trials.done.values()), names) from None
     return Plan(
         scenario=ready,
         policy=choice.name,
         targets=checked,
         confidence=confidence,
-        class_names=tuple(server.name for server in ready.cluster.servers),
+        class_names=names,
         best=best,
         limit=limit,
         tried=tuple(trials.done.values()),
         cheapest=complete,
         priced=priced,
         firm=question.firm,
+        least=bounds.least,
+        facts=_facts(trials, best),
     )
+
+
+def _bounds(scenario: Scenario, keep: bool, least: Mapping[str, int], most: Mapping[str, int]) -> search.Bounds:
+    """How many servers of each class there must and may be."""
+    servers = scenario.cluster.servers
+    names = [server.name for server in servers]
+    for where, given in (("--min", least), ("--max", most)):
+        for name, n in given.items():
+            if name not in names:
+                raise InputError(
+                    f"no server class is called {name!r}", where=where, remedy=f"use one of: {', '.join(names)}"
+                )
+            if n < 0:
+                raise InputError(f"is {n} for {name}", where=where, remedy="give 0 or more")
+    low = tuple(max(least.get(server.name, 0), server.count if keep else 0) for server in servers)
+    if not most:
+        return search.Bounds(low)
+    for name, a in zip(names, low, strict=True):
+        if most.get(name, a) < a:
+            raise InputError(
+                f"is {most[name]} for {name}, and {a} must be there", where="--max", remedy=f"give {a} or more"
+            )
+    return search.Bounds(low, tuple(most.get(name, UNLIMITED) for name in names))
+
+
+def _facts(trials: Trials, best: Trial) -> Facts:
+    asked = trials.question
+    scenario, runs = asked.with_servers(best.servers), best.runs
+    intensity, certified = None, None
+    if asked.firm:
+        columns = Columns(trials.pricings, best.servers)
+        region = locate(trials.rho, columns)
+        intensity = region.intensity
+        rates = asked.jobs.rates
+        if asked.choice.shipped:
+            found = guarantee(scenario, rates, region, asked.choice.name, asked.choice.options)
+            certified = found.verdict is Certainty.CERTIFIED
+    if not runs:
+        return Facts(intensity, certified, 0.0, (None, 0.0, 1.0))
+    waits = {name: estimate(runs, f"{name}.mean_wait", 0.95, asked.type_names).mean for name in asked.type_names}
+    worst = max(waits, key=lambda name: waits[name])
+    mean = estimate(runs, "mean_wait", 0.95).mean
+    if not waits[worst] > 0:
+        return Facts(intensity, certified, mean, (None, 0.0, 1.0))
+    starved = max(measure(run, f"{worst}.starved", asked.type_names) for run in runs)
+    return Facts(intensity, certified, mean, (worst, waits[worst], starved))
 
 
 def _costs(scenario: Scenario) -> tuple[tuple[float, ...], bool]:
@@ -187,22 +308,32 @@ def describe(counts: Counts, names: Iterable[str]) -> str:
 
 
 def in_words(found: Interval) -> str:
-    """mean ± half."""
+    """mean [low, high]."""
     if not math.isfinite(found.mean):
         return "without limit"
-    half = found.half_width
-    return f"{found.mean:.4g}" + (f" ± {half:.2g}" if half else "")
+    if found.low is None or found.high is None or found.high == found.low:
+        return f"{found.mean:.4g}"
+    return f"{found.mean:.4g} [{found.low:.4g}, {found.high:.4g}]"
 
 
 def _statement(plan: Plan) -> str:
     one = len(plan.class_names) == 1
     what = describe(plan.best.servers, plan.class_names) + (" servers" if one else "")
-    wanted = " and ".join(f"{MEANINGS[key]} at most {limit:g}" for key, limit in plan.targets.items())
-    found = ", ".join(in_words(interval) for interval in (plan.best.estimates or {}).values())
+    if any(plan.least):
+        more = describe(tuple(plan.more.values()), plan.class_names)
+        what += f" ({more} more than there are)" if any(plan.more.values()) else " (those that are there)"
+    wanted = " and ".join(f"{meaning(key)} at most {limit:g}" for key, limit in plan.targets.items())
+    found = ", ".join(
+        f"{interval.mean:.4g} by theory" if key == "utilisation" and plan.firm else in_words(interval)
+        for key, interval in (plan.best.estimates or {}).items()
+    )
     price = f" at a cost of {plan.cost:g}" if plan.priced else ""
     runs = plan.best.replications
     if not plan.is_trace:
-        basis = f"measured {found}; {plan.confidence:.0%} confidence, {runs} runs"
+        span = float(np.mean([run.ended for run in plan.best.runs]))
+        basis = (
+            f"measured {found}; {plan.confidence:.0%} confidence, {runs} fresh runs of {span:,.4g} units of time"
+        )
     elif runs == 1:
         basis = (
             f"measured {found} on this very trace, where nothing is left to chance; another day's jobs may differ"
@@ -221,8 +352,19 @@ def _statement(plan: Plan) -> str:
     elif plan.firm and one:
         text += "; fewer are ruled out by theory"
     if not one:
-        text += "; no cheaper mix does" if plan.cheapest else "; a cheaper mix was not found, but may exist"
-    return text + "."
+        text += "; no cheaper mix was found to" if plan.cheapest else "; not every cheaper mix was tried"
+    return text + "." + _beside(plan.facts, plan.policy)
+
+
+def _beside(facts: Facts, policy: str) -> str:
+    """Intensity, certificate, worst type: always said."""
+    text = f" Intensity {facts.intensity:.4g}." if facts.intensity is not None else ""
+    if facts.certified is not None:
+        text += f" {policy} is {'proven' if facts.certified else 'not proven'} stable there."
+    name, wait, starved = facts.worst
+    if name:
+        text += f" Longest waits: {name}, {wait:.4g} on average, the longest {starved:.3g} times that."
+    return text
 
 
 def _finite(value: float | None) -> float | None:

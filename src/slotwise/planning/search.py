@@ -1,5 +1,8 @@
 """The fewest servers, or the cheapest mix of several classes. More servers are taken never to do worse.
 
+Of each class there are at least `least` (those that one owns, say) and at most `most`. What the search ends with is confirmed with other
+random numbers; where that fails the search goes on.
+
 One class: from the least number that theory allows, steps of doubling length until the targets are met, then
 bisection between the last that failed and the first that did not.
 
@@ -13,7 +16,8 @@ cheapest; when the budget of trials is used up first, it is the best found.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +27,7 @@ from slotwise.planning.limit import Limit, serves
 from slotwise.planning.trials import Counts, Trial, Trials
 
 MOST_CANDIDATES = 200_000
+CONFIRMATIONS = 12
 MOST_TIMES = 64
 """how often the least number of servers is multiplied before the targets count as out of reach"""
 
@@ -48,7 +53,7 @@ def along(trials: Trials, mix: Callable[[int], Counts], start: int) -> Trial:
         low = start
         while True:
             at, step = at + step, 2 * step
-            if at > MOST_TIMES * (start + 1):
+            if at > MOST_TIMES * (sum(mix(start)) + 1):
                 raise SlotwiseError(_out_of_reach(trials, mix(low)))
             if trials.of(mix(at)).meets:
                 break
@@ -67,6 +72,8 @@ def _first_possible(trials: Trials, mix: Callable[[int], Counts], start: int) ->
     """The least i from `start` on that theory does not exclude; all below are excluded."""
     low, at, step = start - 1, start, 1
     while trials.impossible(mix(at)):
+        if at > MOST_TIMES * (sum(mix(start)) + 1):
+            raise SlotwiseError(_out_of_reach(trials, mix(at)))
         low, at, step = at, at + step, 2 * step
     while at - low > 1:
         middle = (low + at) // 2
@@ -85,21 +92,49 @@ def _out_of_reach(trials: Trials, counts: Counts) -> str:
     )
 
 
-def scaled_mix(limit: Limit) -> tuple[Callable[[int], Counts], int]:
-    """The mix of the linear program, scaled so that its largest class has i servers; and the i of the program."""
+def scaled_mix(limit: Limit, bounds: Bounds) -> tuple[Callable[[int], Counts], int]:
+    """The mix of the linear program, scaled so that its largest class has i servers, within what may be; and the i of the program,
+    or 1 where more servers than it asks for are there already. Where classes are full the others go on."""
     largest = float(limit.servers.max())
     share = limit.servers / largest
 
     def mix(i: int) -> Counts:
-        return tuple(math.ceil(round(float(part) * i, 9)) for part in share)
+        wanted = [math.ceil(round(float(part) * i, 9)) for part in share]
+        if bounds.most is not None:
+            over = max(0, *(n - most for n, most in zip(wanted, bounds.most, strict=True)))
+            wanted = [n + over for n in wanted]
+        return bounds.within(wanted)
 
-    return mix, max(1, math.ceil(largest - 1e-9))
+    return mix, 1 if any(bounds.least) else max(1, math.ceil(largest - 1e-9))
 
 
-def cheaper(trials: Trials, best: Trial, limit: Limit, budget: int) -> tuple[Trial, bool]:
+@dataclass(frozen=True)
+class Bounds:
+    """How many servers of each class there must and may be."""
+
+    least: Counts
+    most: Counts | None = None
+    """None: as many as it takes"""
+
+    def within(self, counts: Sequence[int]) -> Counts:
+        """The nearest that may be."""
+        raised = [max(a, b) for a, b in zip(counts, self.least, strict=True)]
+        return tuple(raised if self.most is None else [min(a, b) for a, b in zip(raised, self.most, strict=True)])
+
+
+def confirmed(trials: Trials, mix: Callable[[int], Counts], start: int) -> Trial:
+    """The first along the mix that also holds with other random numbers."""
+    for _ in range(CONFIRMATIONS):
+        best = along(trials, mix, start)
+        if trials.confirm(best.servers).meets:
+            return trials.of(best.servers)
+    raise SlotwiseError(_out_of_reach(trials, best.servers))
+
+
+def cheaper(trials: Trials, best: Trial, limit: Limit, budget: int, bounds: Bounds) -> tuple[Trial, bool]:
     """The cheapest mix that meets the targets, from one that does; and whether no cheaper one can have been missed."""
     costs = np.array(trials.question.costs)
-    candidates, complete = _below(best, costs, serves(trials.rho, trials.pricings))
+    candidates, complete = _below(best, costs, serves(trials.rho, trials.pricings), bounds)
     worth = np.array([pricing.best(limit.prices).limit for pricing in trials.pricings])
     asked = float(limit.prices @ trials.rho)
     tried = 0
@@ -120,20 +155,26 @@ def cheaper(trials: Trials, best: Trial, limit: Limit, budget: int) -> tuple[Tri
         counts = tuple(int(n) for n in candidates[int(np.argmax(room))])
         trial = trials.of(counts)
         tried += trial.replications > 0  # what theory rules out costs nothing
-        if trial.meets:
-            best = trial
+        if trial.meets and trials.confirm(counts).meets:
+            best = trials.of(counts)
 
 
-def _below(best: Trial, costs: NDArray[np.float64], serving: NDArray[np.bool_]) -> tuple[NDArray[np.int64], bool]:
-    """Every mix of classes that serve which costs less; where they are too many, those near the best one (and False)."""
-    most = np.where(serving, np.floor(best.cost / costs), 0).astype(np.int64)
-    low, high = np.zeros_like(most), most
+def _below(
+    best: Trial, costs: NDArray[np.float64], serving: NDArray[np.bool_], bounds: Bounds
+) -> tuple[NDArray[np.int64], bool]:
+    """Every mix that costs less, with no more than must be of classes that serve nobody; where they are too many, those near the best one
+    (and False)."""
+    least = np.array(bounds.least)
+    most = np.maximum(least, np.where(serving, np.floor(best.cost / costs), 0).astype(np.int64))
+    if bounds.most is not None:
+        most = np.minimum(most, np.array(bounds.most))
+    low, high = least, most
     complete = True
     reach = int(most.max())
     while math.prod((high - low + 1).tolist()) > MOST_CANDIDATES:
         complete = False
         reach //= 2
-        low = np.maximum(0, np.array(best.servers) - reach)
+        low = np.maximum(least, np.array(best.servers) - reach)
         high = np.minimum(most, np.array(best.servers) + reach)
     axes = [np.arange(a, b + 1) for a, b in zip(low, high, strict=True)]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(costs))

@@ -1,20 +1,24 @@
-"""What a plan must meet: upper limits on waits, queues and utilisation, and how each is read from a run.
+"""What a plan must meet: upper limits on waits, queues, starvation and utilisation, of all jobs or of one type, and how each is read from
+runs.
 
-Jobs that still wait when a run ends count too. In a quantile they count as waiting for ever, which is never too
-kind; the mean wait is the area under the queue per job that came (Little), so the time they waited so far is in it.
+A target is a figure, `p95_wait`, or that of a type, `train.p95_wait`. Jobs that still wait when a run ends count too: see
+`slotwise.simulation.histogram`.
 """
 
 from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
 
 from slotwise.errors import InputError
-from slotwise.simulation.histogram import EDGES, quantiles
-from slotwise.simulation.measurements import PROBABILITIES, Measurements
+from slotwise.simulation.histogram import censored_quantiles
+from slotwise.simulation.intervals import mean_interval, quantile_interval
+from slotwise.simulation.measurements import PROBABILITIES, Measurements, add_up, mean_wait
 from slotwise.simulation.meter import COUNT, LARGEST
-from slotwise.simulation.statistics import Interval, student_interval
+from slotwise.simulation.statistics import Interval
 
 QUANTILES = {f"{name}_wait": p for name, p in PROBABILITIES.items()}
 MEANINGS = {
@@ -22,7 +26,9 @@ MEANINGS = {
     "p50_wait": "median wait",
     "p95_wait": "p95 wait",
     "p99_wait": "p99 wait",
+    "max_wait": "longest wait",
     "mean_queue": "mean queue",
+    "starved": "longest wait over mean wait",
     "utilisation": "utilisation",
 }
 """the targets there are, in words"""
@@ -30,8 +36,20 @@ MEANINGS = {
 Targets = dict[str, float]
 
 
+def parts(key: str) -> tuple[str | None, str]:
+    """The type, if any, and the figure of a target."""
+    of_type, _, figure = key.rpartition(".")
+    return of_type or None, figure
+
+
+def meaning(key: str) -> str:
+    """In words."""
+    of_type, figure = parts(key)
+    return MEANINGS[figure] + (f" of {of_type}" if of_type else "")
+
+
 def parse_targets(texts: Iterable[str]) -> Targets:
-    """From "p95_wait=60" and the like."""
+    """From "p95_wait=60", "train.p95_wait=60" and the like."""
     found: Targets = {}
     for text in texts:
         key, equals, value = (part.strip() for part in text.partition("="))
@@ -46,23 +64,34 @@ def parse_targets(texts: Iterable[str]) -> Targets:
     return check_targets(found)
 
 
-def check_targets(targets: Mapping[str, float]) -> Targets:
-    """The same, or the first thing in it that no cluster could mean."""
+def check_targets(targets: Mapping[str, float], type_names: Sequence[str] | None = None) -> Targets:
+    """The same, or the first thing in it that no cluster could mean; with the names of the types, where they are known."""
     if not targets:
         raise InputError("there is no target", where="--target", remedy="give one, such as p95_wait=60")
     for key, limit in targets.items():
         where = f"--target {key}"
-        if key not in MEANINGS:
-            near = difflib.get_close_matches(key, MEANINGS, 1)
+        of_type, figure = parts(key)
+        if figure not in MEANINGS:
+            near = difflib.get_close_matches(figure, MEANINGS, 1)
             known = f"did you mean {near[0]}?" if near else f"use one of: {', '.join(MEANINGS)}"
             raise InputError("unknown target", where=where, remedy=known)
+        if of_type is not None and figure == "utilisation":
+            raise InputError("is not a matter of one type", where=where, remedy="use utilisation alone")
+        if of_type is not None and type_names is not None and of_type not in type_names:
+            raise InputError(
+                f"no type is called {of_type!r}", where=where, remedy=f"use one of: {', '.join(type_names)}"
+            )
         if not math.isfinite(limit):
             raise InputError(f"is {limit}", where=where, remedy="give a finite limit")
-        if key == "utilisation" and not 0 < limit <= 1:
+        if figure == "utilisation" and not 0 < limit <= 1:
             raise InputError(f"is {limit:g}", where=where, remedy="give a share above 0, at most 1")
-        if key in QUANTILES and limit < 0:
+        if (figure in QUANTILES or figure == "max_wait") and limit < 0:
             raise InputError(f"is {limit:g}", where=where, remedy="no wait is below 0: give 0 or more")
-        if key in ("mean_wait", "mean_queue") and limit <= 0:
+        if figure == "starved" and limit < 1:
+            raise InputError(
+                f"is {limit:g}", where=where, remedy="no longest wait is below the mean: give 1 or more"
+            )
+        if figure in ("mean_wait", "mean_queue") and limit <= 0:
             raise InputError(
                 f"is {limit:g}",
                 where=where,
@@ -71,31 +100,43 @@ def check_targets(targets: Mapping[str, float]) -> Targets:
     return {key: float(limit) for key, limit in targets.items()}
 
 
-def measure(run: Measurements, key: str) -> float:
-    """The figure of one run that a target limits."""
-    if key == "mean_queue":
-        return run.mean_queue
-    if key == "utilisation":
+def measure(run: Measurements, key: str, type_names: Sequence[str] = ()) -> float:
+    """The figure of one run that a target limits; infinite where so many wait that it is not known yet."""
+    of_type, figure = parts(key)
+    rows = slice(None) if of_type is None else [list(type_names).index(of_type)]
+    if figure == "mean_queue":
+        return float(run.mean_queue_by_type[rows].sum())
+    if figure == "utilisation":
         return float(run.utilisation.max())
-    started = float(run.wait_sums[:, COUNT].sum())
-    waiting = float(run.final_queue.sum())
-    if started == 0:
-        return math.inf if waiting else 0.0
-    if key == "mean_wait":
-        return run.mean_queue * run.measured / (started + waiting)
-    share = QUANTILES[key] * (1 + waiting / started)
-    if share > 1:
-        return math.inf
-    largest = float(run.wait_sums[:, LARGEST].max())
-    return quantiles(run.wait_bins.sum(axis=0), EDGES, [share], largest)[0] or 0.0
+    sums, ended, unended = add_up(run.wait_sums[rows]), run.wait_bins[rows].sum(axis=0), run.waiting_bins[rows].sum(axis=0)  # fmt: skip
+    if not sums[COUNT]:
+        return math.inf if unended.any() else 0.0
+    if figure in QUANTILES:
+        return censored_quantiles(ended, unended, [QUANTILES[figure]], float(sums[LARGEST]))[0] or 0.0
+    longest = float(sums[LARGEST])
+    if figure == "max_wait":
+        return longest
+    mean = mean_wait(sums, ended, unended)
+    return mean if figure == "mean_wait" else longest / mean if mean > 0 else 1.0
 
 
-def estimate(runs: Iterable[Measurements], key: str, level: float) -> Interval:
-    """Over independent runs, with Student's interval."""
-    values = [measure(run, key) for run in runs]
+def estimate(runs: Sequence[Measurements], key: str, level: float, type_names: Sequence[str] = ()) -> Interval:
+    """Over independent runs, with an interval. The longest wait is the longest that was seen in any of them."""
+    values = [measure(run, key, type_names) for run in runs]
+    of_type, figure = parts(key)
+    if figure == "max_wait":
+        longest = max(values)
+        return Interval(longest, longest, longest)
     if not all(map(math.isfinite, values)):
         return Interval(math.inf, math.inf, math.inf)
-    found = student_interval(values, level)
-    if found.low is None and found.high is None:
-        return found
-    return Interval(found.mean, max(0.0, found.low or 0.0), found.high)
+    if figure in QUANTILES and len(runs) > 1:
+        rows = slice(None) if of_type is None else [list(type_names).index(of_type)]
+        ended = [run.wait_bins[rows].sum(axis=0) for run in runs]
+        unended = [run.waiting_bins[rows].sum(axis=0) for run in runs]
+        low, high = quantile_interval(ended, unended, QUANTILES[figure], level)
+        sums = add_up(np.concatenate([run.wait_sums[rows] for run in runs]))
+        pooled = censored_quantiles(
+            np.sum(ended, axis=0), np.sum(unended, axis=0), [QUANTILES[figure]], float(sums[LARGEST])
+        )[0]
+        return Interval(pooled or 0.0, low, high)
+    return mean_interval(values, level)

@@ -62,13 +62,13 @@ class Tradeoff:
     def proven(self) -> tuple[Setting, ...]:
         """Those that are proven to carry this load (for a trace: if it were Poisson with the same averages)."""
         return tuple(
-            s for s in self.settings if s.share is not None and s.share > self.intensity and s.result.stable
+            s for s in self.settings if s.share is not None and s.share > self.intensity and not s.result.grows
         )
 
     @property
     def recommended(self) -> Setting:
         """The shortest queue among those proven for this load; of those as short, the one that proves most."""
-        stable = tuple(setting for setting in self.settings if setting.result.stable)
+        stable = tuple(setting for setting in self.settings if not setting.result.grows)
         among = self.proven or stable or self.settings
         shortest = min(among, key=lambda setting: setting.result.mean_queue.mean)
         equal = [setting for setting in among if not _longer(setting.result, shortest.result)]
@@ -88,7 +88,7 @@ class Tradeoff:
         else:
             most = max((setting.share or 0.0 for setting in self.settings), default=0.0)
             ground = f"no setting is proven at this load{law}: the most is {most:.4g}, the load is at {self.intensity:.4g}"
-            rest = "it has the shortest queue" if best.result.stable else "and every setting's queue grows"
+            rest = "it has the shortest queue" if not best.result.grows else "and every setting's queue grows"
         return f"Use {best.name} ({ground}): {found}; {rest}."
 
     def as_dict(self) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class Tradeoff:
                     },
                     "wait": setting.result.wait,
                     "stalled_fraction": setting.result.as_dict()["stalled_fraction"],
-                    "stable": setting.result.stable,
+                    "verdict": str(setting.result.verdict),
                 }
                 for setting in self.settings
             ],

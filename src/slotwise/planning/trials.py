@@ -1,11 +1,16 @@
-"""Does this many servers meet the targets? Decided by as many replications as it takes, and remembered.
+"""Do so many servers meet the targets? Decided by as many replications as it takes, and remembered.
 
-Replications are added while the decision is in doubt: after each look (4, 8, 16, 32 of them; just one on a trace
-where nothing is left to chance) the targets are met if every interval lies below its limit, missed if one
+Replications are as long as the workload asks for (`slotwise.simulation.sequential`), whatever the scenario says: too short a run
+would call a cluster good that is still filling up. While a run is too short to tell whether the queue grows it is made longer; servers
+of which that cannot be told do not meet anything. Then replications are added while the decision is in doubt: after each look (4, 8, 16,
+32 of them; just one on a trace where nothing is left to chance) the targets are met if every interval lies below its limit, missed if one
 lies above. With L looks each interval has confidence 1 - alpha / L, so that over all looks together a decision is
 wrong with probability alpha at most (Bonferroni). What is in doubt after the last look is not taken for met.
 Replication i meets the same jobs whatever the servers (common random numbers), which makes neighbouring numbers of
 servers comparable.
+
+What was chosen among many is likely to have been lucky. So what the search would propose is run again, with other random numbers and
+longer (`confirm`), and only what holds there is proposed.
 
 Before anything is run, theory may say no: the load is outside the capacity region, utilisation (which is known
 exactly, by Little's law) is too high, or a lower bound on the mean queue is above the target.
@@ -16,20 +21,23 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from slotwise.model import Scenario
 from slotwise.packing import spaces_of
-from slotwise.planning.targets import MEANINGS, Targets, estimate, measure
+from slotwise.planning.targets import Targets, estimate, meaning, measure
 from slotwise.simulation import engines
 from slotwise.simulation.bounding import LowerBounds
 from slotwise.simulation.choice import Choice
-from slotwise.simulation.drift import STRETCHES, stable
+from slotwise.simulation.drift import Stability
 from slotwise.simulation.engines import Batch, Engine
+from slotwise.simulation.judging import judge
 from slotwise.simulation.measurements import Measurements
 from slotwise.simulation.replication import Task
+from slotwise.simulation.sequential import LONGER, MOST_EVENTS, first_events
 from slotwise.simulation.simulate import InterruptedRunError
 from slotwise.simulation.statistics import Interval
 from slotwise.theory.bounds import changes_of
@@ -42,6 +50,8 @@ Counts = tuple[int, ...]
 FIRST_LOOK = 4
 LOOKS = 4
 MARGIN = 1e-9
+CONFIRM = 1_000_000
+"""the first replication of those that confirm a plan"""
 
 
 class Answer(enum.StrEnum):
@@ -63,6 +73,7 @@ class Trial:
     why: str
     replications: int = 0
     estimates: dict[str, Interval] | None = None
+    runs: tuple[Measurements, ...] = ()
 
     @property
     def meets(self) -> bool:
@@ -91,6 +102,11 @@ class Question:
         """Whether theory speaks about the long run of this workload on a cluster that stays as it is."""
         return not self.is_trace and not changes_of(self.scenario)
 
+    @property
+    def type_names(self) -> tuple[str, ...]:
+        """Of the jobs."""
+        return tuple(job_type.name for job_type in self.jobs.types)
+
     def cost(self, counts: Sequence[int]) -> float:
         """What these servers cost."""
         return float(sum(n * cost for n, cost in zip(counts, self.costs, strict=True)))
@@ -101,7 +117,10 @@ class Question:
         servers = tuple(
             server.model_copy(update={"count": int(n)}) for server, n in zip(cluster.servers, counts, strict=True)
         )
-        return self.scenario.model_copy(update={"cluster": cluster.model_copy(update={"servers": servers})})
+        changed: dict[str, Any] = {"cluster": cluster.model_copy(update={"servers": servers})}
+        if not self.is_trace:  # how long runs are is for us to say
+            changed["run"] = self.scenario.run.model_copy(update=dict.fromkeys(("events", "jobs", "until")))
+        return self.scenario.model_copy(update=changed)
 
 
 class Trials:
@@ -118,6 +137,8 @@ class Trials:
         self.done: dict[Counts, Trial] = {}
         self._engine, self._on_trial = Engine(workers=workers), on_trial
         self._looks = [FIRST_LOOK * 2**i for i in range(looks)]
+        self._events = None if question.is_trace else first_events(question.jobs)
+        self._confirmed: set[Counts] = set()
         self.level = 1 - (1 - question.confidence) / looks
         self._knows_durations = question.choice.make().needs_durations
         jobs = question.jobs
@@ -170,41 +191,62 @@ class Trials:
             self.done[counts] = Trial(counts, cost, Answer.IMPOSSIBLE, why) if why else self._simulate(counts)
         return self.done[counts]
 
-    def _simulate(self, counts: Counts) -> Trial:
+    def confirm(self, counts: Counts) -> Trial:
+        """These servers once more, with other random numbers and twice as long. If the targets are not met again they count as not met."""
+        trial = self.of(counts)
+        if (
+            trial.meets
+            and counts not in self._confirmed
+            and not (self.question.is_trace and trial.replications == 1)
+        ):
+            self._confirmed.add(counts)
+            trial = self.done[counts] = self._simulate(counts, first=CONFIRM, longer=2)
+        return trial
+
+    def _simulate(self, counts: Counts, first: int = 0, longer: int = 1) -> Trial:
+        """Replications from number `first` on."""
         asked = self.question
-        task = Task(asked.with_servers(counts), asked.jobs, asked.choice)
+        events = None if self._events is None else min(longer * self._events, MOST_EVENTS)
+        task = Task(asked.with_servers(counts), asked.jobs, asked.choice, events=events)
         runs: list[Measurements] = []
         for look in self._looks:
-            if self._on_trial is not None:
-                self._on_trial(counts, look)
-            done = engines.run([Batch(task, range(len(runs), look))], self._engine)
-            if done.interrupted:
-                raise InterruptedRunError([])
-            runs += done.runs[0]
-            estimates = {key: self._estimate(runs, key, counts) for key in asked.targets}
-            verdict, why = self._judge(estimates, runs)
+            while True:
+                if self._on_trial is not None:
+                    self._on_trial(counts, look)
+                done = engines.run([Batch(task, range(first + len(runs), first + look))], self._engine)
+                if done.interrupted:
+                    raise InterruptedRunError([])
+                runs += done.runs[0]
+                estimates = {key: self._estimate(runs, key, counts) for key in asked.targets}
+                verdict, why, short = self._judge(estimates, runs)
+                if not short or task.events is None or task.events >= MOST_EVENTS:
+                    break
+                task, runs = replace(task, events=min(LONGER * task.events, MOST_EVENTS)), []
             if verdict is not Answer.DOUBT or len(runs) < look:  # fewer: any other run would be the same
                 break
-        return Trial(counts, asked.cost(counts), verdict, why, len(runs), estimates)
+        return Trial(counts, asked.cost(counts), verdict, why, len(runs), estimates, tuple(runs))
 
     def _estimate(self, runs: list[Measurements], key: str, counts: Counts) -> Interval:
         if key == "utilisation" and self.question.firm:
             share = self.utilisation(counts)
             return Interval(share, share, share)
         if len(runs) == 1:
-            figure = measure(runs[0], key)
+            figure = measure(runs[0], key, self.question.type_names)
             return Interval(figure, figure, figure)
-        return estimate(runs, key, self.level)
+        return estimate(runs, key, self.level, self.question.type_names)
 
-    def _judge(self, estimates: dict[str, Interval], runs: list[Measurements]) -> tuple[Answer, str]:
+    def _judge(self, estimates: dict[str, Interval], runs: list[Measurements]) -> tuple[Answer, str, bool]:
+        """The answer, why, and whether longer runs are what it takes."""
         targets = self.question.targets
         for key, interval in estimates.items():
             if interval.low is not None and interval.low > targets[key] * (1 + MARGIN):
-                return Answer.MISSES, f"{MEANINGS[key]} is above {targets[key]:g}"
-        series = [run.queue_series for run in runs if len(run.series) >= STRETCHES]
-        if self.question.firm and series and not stable(series).stable:
-            return Answer.MISSES, "the queue grows"
+                return Answer.MISSES, f"{meaning(key)} is above {targets[key]:g}", False
+        found = judge(runs, self.question.jobs.types, impossible=False, is_trace=self.question.is_trace)
+        if found.verdict is Stability.NEVER_STARTS or (self.question.firm and found.verdict is Stability.GROWS):
+            return Answer.MISSES, found.why, False
+        if self.question.firm and found.verdict is Stability.TOO_SHORT:
+            return Answer.DOUBT, found.why, True
         for key, interval in estimates.items():
             if interval.high is None or interval.high > targets[key] * (1 + MARGIN):
-                return Answer.DOUBT, f"{MEANINGS[key]} is too close to {targets[key]:g}"
-        return Answer.MEETS, ""
+                return Answer.DOUBT, f"{meaning(key)} is too close to {targets[key]:g}", False
+        return Answer.MEETS, "", False

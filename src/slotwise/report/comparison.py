@@ -8,6 +8,7 @@ from slotwise.report.blocks import Block, Figure, Page, Panel, Section, Table
 from slotwise.report.drawing import Series, curves, dots, lines
 from slotwise.report.palette import label_of
 from slotwise.report.tables import number, with_band
+from slotwise.simulation.drift import Stability
 from slotwise.simulation.histogram import EDGES
 from slotwise.simulation.meter import LARGEST
 from slotwise.simulation.result import Comparison, Result
@@ -25,8 +26,7 @@ def comparison_page(comparison: Comparison) -> Page:
     best = comparison.best
     lead = [
         f"{len(results)} policies met the same jobs. {label_of(best.policy)} has the shortest mean queue,"
-        f" {with_band(*best.mean_queue)}"
-        + (", among those whose queue stays bounded." if best.stable else "; every queue was found to grow.")
+        f" {with_band(*best.mean_queue)}" + _among(comparison)
     ]
     facts = [
         ("servers", f"{scenario.cluster.n_servers:,}"),
@@ -42,6 +42,18 @@ def comparison_page(comparison: Comparison) -> Page:
         Section("over-time", "Over time", [_series(results, names)]),
     ]
     return Page(f"{scenario.name}: {len(results)} policies compared", lead, sections, facts)
+
+
+def _among(comparison: Comparison) -> str:
+    """Of which policies the best one is the best, and what is not known of the others."""
+    best, open_ = comparison.best, [r for r in comparison.results if r.verdict is Stability.TOO_SHORT]
+    if best.grows:
+        return "; every queue was found to grow."
+    told = (
+        ", among those whose queue stays bounded." if best.stable else "; whether it stays bounded cannot be told."
+    )
+    unknown = [label_of(r.policy) for r in open_ if r is not best]
+    return told + (f" The runs are too short to judge {', '.join(unknown)}." if unknown else "")
 
 
 def _means(results: tuple[Result, ...], names: list[str]) -> Figure:
@@ -78,7 +90,7 @@ def _table(results: tuple[Result, ...]) -> Table:
         resource, share = max(result.utilisation.items(), key=lambda item: item[1])
         waits = [number(result.wait[key]) for key in ("mean", "p50", "p95", "p99", "max")]
         stalled = f"{result.as_dict()['stalled_fraction']:.1%}"
-        verdict = "stable" if result.stable else "grows"
+        verdict = str(result.verdict)
         queue = with_band(*result.mean_queue)
         rows.append((label_of(result.policy), queue, *waits, f"{share:.0%} {resource}", stalled, verdict))
     frame = pl.concat([result.frame() for result in results], how="diagonal")

@@ -1,111 +1,121 @@
-"""Is the queue stable? A verdict on drift from sampled queue sizes.
+"""Does a queue stay bounded? A verdict on sampled queue sizes: stable, grows, or too short to tell.
 
-E[Q(t)] of a stable system settles; that of an overloaded one grows like a t with a > 0. The replications' series
-are cut into 48 stretches each and averaged stretch by stretch, which estimates E[Q(t)] (averaged, not pooled: a
-sawtooth that starts alike in all replications is no more evidence than it is in one). `unstable` needs all of:
+Take the queue X(t) of all jobs, or of one type, after the warm-up, and how far it wanders within a time u,
 
-1. Significance. In the second half, project the 24 means on the orthonormal polynomials of degree 1, 2, ..., 7. The
-   coefficient c_1 is the trend; c_2..c_7 contain no trend but the noise on the same slow time scale, whatever its
-   autocorrelation, as long as it is short against half a run. So c_1 / sqrt(mean c_k^2) has Student's law with 6
-   degrees of freedom without a trend; its upper tail is the p-value, and it must be below `level`.
-2. No return. In the last third no stretch (a twenty-fourth of the run) comes back to the mean level of the middle
-   third. A sawtooth of a period up to a fifth of the run does, so do bursts that end.
-3. Size. Over the second half the trend rises by more than one job, and by more than a tenth of the mean there (it
-   is two thirds for linear growth from an empty system).
+    D(u) = mean of (X(t + u) - X(t))^2 over t and over the replications.
 
-Error rates, measured with 960 samples a run on 1,000 single runs and 300 sets of five (a test repeats it in small):
+A stable queue forgets where it was: D levels off. Without a drift, and without stability, it wanders like a random walk, D(u) ~ u;
+with a drift, D(u) ~ u^2. So with a long and a twelfth as long a time, L and h, D(L) / D(h) goes to 1, is about 12, or goes to 144.
+L is chosen so that the replications hold at least 15 stretches of it.
 
-    M/M/1, called unstable       load .5     .95     .95     .99      1     1/.98   1/.98   1/.98
-                              arrivals 2e4     2e4     1e5     1e5     1e5     2e4     5e4     1e5
-    one run                            0     .002    .001    .029    .196    .604    .850    .971
-    five runs                          0     .017      0     .037    .383    .973      1       1
+- `wander` = D(L) / D(h). Of a walk without drift it is below 4 once in a hundred times (chi-squared with 15 degrees of freedom):
+  STABLE needs less.
+- `growth`: the last sixth of the run less the first one, in standard deviations of a walk whose steps are as large as those seen
+  within h. A queue without drift rarely passes 2.5, one that fills up from empty neither; one that grows by a jobs a unit of time passes
+  every limit, like a sqrt(t). GROWS needs 3.5 (4.5 of one type), and that the last third is higher than the first by 0.3 of the mean
+  or more (0.7 where growth is linear from 0), and that late in the run it never came back to its level of the middle.
 
-At load 1/.98 two per cent of what arrives is never served. At load 1 there is no drift, yet no stability either,
-and either verdict is usual. A run that is short against the system's own relaxation time (load .99 here) cannot
-quite tell filling up from growing.
+What is neither is TOO_SHORT: a longer run will tell. Error rates are measured by `python -m benchmarks.verdicts`.
 """
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from slotwise.simulation.student import upper_tail
+Floats = NDArray[np.float64]
 
-STRETCHES = 48
-HALF = STRETCHES // 2
-NOISE = 6
-"""degrees of freedom of the noise: enough for power, few enough to stay on the trend's time scale"""
-LEAST_RISE = 0.1
+STRETCHES = 15
+"""of the long time, in all replications together, at least"""
+RATIO = 12
+"""of the long time to the short one"""
+LEVEL = 4.0
+"""wander below this: the queue forgets"""
+GROWTH = 3.5
+GROWTH_OF_TYPE = 4.5
+"""there are several types, and one of them may be served in turns"""
+LEAST_RISE = 0.3
 LEAST_JOBS = 1.0
 
 
+class Stability(enum.StrEnum):
+    """What can be said of the queue."""
+
+    STABLE = "stable"
+    GROWS = "grows"
+    TOO_SHORT = "too short"
+    NEVER_STARTS = "never starts"
+
+
 class Drift(NamedTuple):
-    """Whether the total queue is stable, and why."""
+    """How one queue moves."""
 
-    stable: bool
-    slope: float
-    """growth over the second half, in jobs per sampling interval (mean over the replications);
-    in a result's `drift`: per unit of time"""
-    p_value: float
-    """one-sided, of such a growth without any drift"""
+    wander: float
+    growth: float
     rise: float
-    """growth over the second half, relative to the mean queue there"""
+    """the last third less the first, relative to the mean"""
+    slope: float
+    """growth per sampling interval; in a result's `drift`: per unit of time"""
     returned: bool
-    """the queue came back, late in the run, to its level of the middle"""
+    """late in the run it came back to its level of the middle"""
+
+    def stability(self, growth: float = GROWTH) -> Stability:
+        """The verdict; `growth` is what it takes to call it that."""
+        if self.growth > growth and self.rise > LEAST_RISE and not self.returned:
+            return Stability.GROWS
+        calm = self.wander < LEVEL and self.growth < growth
+        return Stability.STABLE if calm else Stability.TOO_SHORT
 
 
-def stable(series: Sequence[ArrayLike], level: float = 0.01) -> Drift:
-    """The verdict on the total queue sizes of one or more replications, each sampled at equal steps of time.
-
-    Each series covers a whole run from its start, with 48 samples or more (several hundred are better); they may
-    differ in length.
-    """
-    if len(series) == 0:
-        raise ValueError("needs the series of one or more replications")
-    profiles = np.array([_profile(np.asarray(x, dtype=np.float64)) for x in series])
-    steps = profiles[:, HALF:] @ _POLYNOMIALS[1] * (_POLYNOMIALS[1, 1] - _POLYNOMIALS[1, 0])
-    slope = float(np.mean(steps / [np.size(x) // STRETCHES for x in series]))
-    profile = profiles.mean(axis=0)
-    late = profile[HALF:]
-    growth = float(steps.mean()) * HALF
-    mean = float(late.mean())
-    rise = growth / mean if mean > 0 else 0.0
-    p_value = _p_value(_POLYNOMIALS @ late)
-    smooth = profile.reshape(-1, 2).mean(axis=1)
-    third = len(smooth) // 3
-    returned = bool(smooth[-third:].min() <= smooth[third:-third].mean())
-    unstable = p_value < level and not returned and growth > LEAST_JOBS and rise > LEAST_RISE
-    return Drift(not unstable, slope, p_value, rise, returned)
+CALM = Drift(1.0, 0.0, 0.0, 0.0, True)
+UNKNOWN = Drift(math.inf, 0.0, 0.0, 0.0, True)
 
 
-def _p_value(coefficients: NDArray[np.float64]) -> float:
-    trend = float(coefficients[1])
-    noise = math.sqrt(float(np.mean(coefficients[2:] ** 2)))
-    # Rounding leaves 1e-16 of the level in every coefficient: a constant series has neither trend nor noise.
-    least = 1e-12 * abs(float(coefficients[0]))
-    if noise <= least:
-        return 0.0 if trend > least else 1.0
-    return upper_tail(trend / noise, NOISE)
+def least_samples(replications: int) -> int:
+    """How many samples of each replication a verdict needs."""
+    return RATIO * _stretches(replications)
 
 
-def _profile(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The means of 48 stretches of equal length; the first few samples are dropped where they do not fill one."""
-    if x.ndim != 1 or len(x) < STRETCHES:
-        raise ValueError(f"needs {STRETCHES} samples or more of each replication, has {x.size}")
-    means: NDArray[np.float64] = x[len(x) % STRETCHES :].reshape(STRETCHES, -1).mean(axis=1)
-    return means
+def _stretches(replications: int) -> int:
+    """Of the long time, in one replication."""
+    return max(3, math.ceil(STRETCHES / replications))
 
 
-def _polynomials(n: int, degree: int) -> NDArray[np.float64]:
-    """Orthonormal polynomials of degree 0, 1, ... on n equally spaced points, one in each row."""
-    q, _ = np.linalg.qr(np.vander(np.linspace(-1, 1, n), degree + 1, increasing=True))
-    rows: NDArray[np.float64] = (q * np.sign(q[-1])).T  # each ends above 0
-    return rows
+def drift(series: Sequence[Floats]) -> Drift:
+    """How a queue moves, from samples of each replication at equal steps of time, after the warm-up."""
+    if not series:
+        raise ValueError("needs the samples of one or more replications")
+    n = min(len(x) for x in series)
+    if n < least_samples(len(series)):
+        return UNKNOWN
+    x = np.array([one[len(one) - n :] for one in series], dtype=np.float64)
+    if not (x != x[:, :1]).any():
+        return CALM
+    long = n // _stretches(len(x))
+    short = long // RATIO
+    steps, far = _mean_square(x, short), _mean_square(x, long)
+    third, sixth = n // 3, n // 6
+    gain = float((x[:, -sixth:].mean(axis=1) - x[:, :sixth].mean(axis=1)).mean())
+    span = n - sixth
+    # the means of two sixths of a walk are apart by its steps over the time between, less a third of each sixth
+    spread = math.sqrt(steps / short * (span - sixth / 3) / len(x))
+    mean = float(x.mean())
+    rise = float(x[:, -third:].mean() - x[:, :third].mean())
+    smooth = x.mean(axis=0)[n % 24 :].reshape(24, -1).mean(axis=1)
+    return Drift(
+        wander=far / steps if steps > 0 else (math.inf if far > 0 else 1.0),
+        growth=0.0 if gain <= LEAST_JOBS / 2 else gain / spread if spread > 0 else math.inf,
+        rise=rise / mean if mean > 0 else 0.0,
+        slope=gain / span,
+        returned=bool(smooth[-8:].min() <= smooth[8:16].mean()) or rise < LEAST_JOBS,
+    )
 
 
-_POLYNOMIALS = _polynomials(HALF, 1 + NOISE)
+def _mean_square(x: Floats, lag: int) -> float:
+    """D(lag)."""
+    return float(np.mean((x[:, lag:] - x[:, :-lag]) ** 2))

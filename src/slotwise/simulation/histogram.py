@@ -79,3 +79,50 @@ def quantiles(
         within = (rank - 0.5 - (int(upto[i]) - int(counts[i]))) / int(counts[i])
         found.append(low + within * (high - low) if math.isfinite(high) else low)
     return found
+
+
+def with_waiting(ended: NDArray[np.int64], unended: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The counts that one would see had everybody been seen to the end (Kaplan and Meier).
+
+    `ended` counts what was seen whole, `unended` what was still going on. Whoever was still waiting after a time is spread over what
+    those waited who had waited as long. What lies beyond the longest that was seen whole is in no bin: the counts then add up to
+    less than all.
+    """
+    all_ = float(ended.sum() + unended.sum())
+    at_risk = all_ - np.concatenate(([0], np.cumsum(ended + unended)[:-1]))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        stay = np.where(at_risk > 0, 1.0 - ended / at_risk, 1.0)
+    left = np.cumprod(stay)
+    return np.asarray(all_ * -np.diff(left, prepend=1.0))
+
+
+def censored_quantiles(
+    ended: NDArray[np.int64], unended: NDArray[np.int64], probs: Sequence[float], largest: float | None = None
+) -> list[float | None]:
+    """Like `quantiles`, but some were still going on; infinite where so many were that the quantile is not known yet."""
+    if not unended.any():
+        return quantiles(ended, EDGES, probs, largest)
+    all_ = int(ended.sum() + unended.sum())
+    upto = np.cumsum(with_waiting(ended, unended))
+    found: list[float | None] = []
+    for p in probs:
+        rank = max(1.0, p * all_)
+        i = int(np.searchsorted(upto, rank * (1 - 1e-12), side="left"))
+        if i >= len(upto):
+            found.append(math.inf)
+            continue
+        high = float(EDGES[i + 1]) if largest is None else max(float(EDGES[i]), min(float(EDGES[i + 1]), largest))
+        found.append((float(EDGES[i]) + high) / 2 if math.isfinite(high) else float(EDGES[i]))
+    return found
+
+
+def censored_mean(ended: NDArray[np.int64], unended: NDArray[np.int64], largest: float) -> float:
+    """The mean had everybody been seen to the end; who is beyond the longest that was seen whole counts as that long: at least
+    this. Bins count by their middle."""
+    counts = with_waiting(ended, unended)
+    middle = (EDGES[:-1] + np.minimum(EDGES[1:], max(largest, 0.0))) / 2
+    middle[0] = 0.0
+    middle = np.minimum(middle, largest)
+    all_ = float(ended.sum() + unended.sum())
+    beyond = max(0.0, all_ - float(counts.sum()))
+    return float((counts @ middle + beyond * largest) / all_) if all_ else math.nan

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from slotwise.scheduling.store import Store
 from slotwise.simulation.agenda import AgendaStore
-from slotwise.simulation.histogram import EDGES, quantiles
+from slotwise.simulation.histogram import censored_mean, censored_quantiles
 from slotwise.simulation.meter import COUNT, FIRST_COLUMNS, LARGEST, ROW_TYPE, SUM, MeterStore
 
 PROBABILITIES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
@@ -47,6 +47,8 @@ class Measurements:
     lost_work: float
     wait_sums: NDArray[np.float64]
     wait_bins: NDArray[np.int64]
+    waiting_bins: NDArray[np.int64]
+    """of each type, how long those have waited who came after the warm-up and had not started when the run ended"""
     slowdown_mean: float
     slowdown_bins: NDArray[np.int64]
     final_queue: NDArray[np.int64]
@@ -62,8 +64,8 @@ class Measurements:
 
     @property
     def mean_wait(self) -> float:
-        """Over all jobs that arrived after the warm-up and started."""
-        return mean_of(self.wait_sums.sum(axis=0))
+        """Over all jobs that arrived after the warm-up, those who still wait included; nan without any."""
+        return mean_wait(add_up(self.wait_sums), self.wait_bins.sum(axis=0), self.waiting_bins.sum(axis=0))
 
     @property
     def queue_series(self) -> NDArray[np.float64]:
@@ -84,19 +86,23 @@ class Measurements:
         return True
 
 
-def mean_of(sums: NDArray[np.float64]) -> float:
-    """The mean wait from a row of `wait_sums`; nan where nobody started."""
+def mean_wait(sums: NDArray[np.float64], bins: NDArray[np.int64], waiting: NDArray[np.int64]) -> float:
+    """The mean wait of those who started, and of those who wait as long as they will at least; nan without any."""
+    if waiting.any():
+        return censored_mean(bins, waiting, float(sums[LARGEST]))
     return float(sums[SUM] / sums[COUNT]) if sums[COUNT] else float("nan")
 
 
-def wait_figures(sums: NDArray[np.float64], bins: NDArray[np.int64]) -> dict[str, float | None]:
-    """mean, p50, p95, p99 and max from sums (rows may be added up) and histograms."""
-    largest = float(sums[LARGEST])
-    values = quantiles(bins, EDGES, list(PROBABILITIES.values()), largest=largest)
-    mean = mean_of(sums)
+def wait_figures(
+    sums: NDArray[np.float64], bins: NDArray[np.int64], waiting: NDArray[np.int64]
+) -> dict[str, float | None]:
+    """mean, p50, p95, p99 and max from sums (rows may be added up) and histograms; `waiting` is that of those who have not
+    started. Infinite: so many wait that it is not known yet. None: nobody came."""
+    values = censored_quantiles(bins, waiting, list(PROBABILITIES.values()), largest=float(sums[LARGEST]))
+    mean = mean_wait(sums, bins, waiting)
     figures: dict[str, float | None] = {"mean": None if np.isnan(mean) else mean}
     figures |= dict(zip(PROBABILITIES, values, strict=True))
-    figures["max"] = largest if sums[COUNT] else None
+    figures["max"] = float(sums[LARGEST]) if sums[COUNT] or waiting.any() else None
     return figures
 
 
@@ -152,7 +158,8 @@ def read(
         lost_work=float(m.lost_work),
         wait_sums=a["wait_sums"].copy(),
         wait_bins=a["wait_bins"].copy(),
-        slowdown_mean=float(m.slowdown_sum / started) if started else float("nan"),
+        waiting_bins=a["waiting_bins"].copy(),
+        slowdown_mean=1.0 + float(m.slowdown_sum / started) if started else float("nan"),
         slowdown_bins=a["slowdown_bins"].copy(),
         final_queue=store.arrays["queue_length"].copy(),
         final_running=int(s.n_running),

@@ -50,6 +50,7 @@ from slotwise.simulation.meter import (
     slowdown_bins,
     wait_bins,
     wait_sums,
+    waiting_bins,
 )
 
 
@@ -113,9 +114,9 @@ def measure_wait(m: Meter, j: int, arrival: float, thrown_back: float, service: 
     sums[LARGEST] = max(sums[LARGEST], wait)
     wait_bins(m)[j, natural(bin_of(wait))] += 1
     queue_area(m)[j] += wait
-    slowdown = 1.0 + wait / max(service, m.slowdown_floor)
-    m.slowdown_sum += slowdown
-    slowdown_bins(m)[natural(bin_of(slowdown))] += 1
+    slower = wait / max(service, m.slowdown_floor)
+    m.slowdown_sum += slower
+    slowdown_bins(m)[natural(bin_of(slower))] += 1
 
 
 @kernel
@@ -230,13 +231,16 @@ def finish(s: State, a: Agenda, m: Meter) -> None:
     for j in range(s.n_types):
         at_once = wait_bins(m)[j, 0]
         wait_sums(m)[j, COUNT] += at_once
-        m.slowdown_sum += at_once
-        slowdown_bins(m)[bin_of(1.0)] += at_once
+        slowdown_bins(m)[0] += at_once
     add_up_capacity(s, m, a.now)
     for i in range(s.max_jobs):
         if jobs(s)[i, SERVER] == WAITING:
-            since = max(stays(a)[i, ARRIVAL], stays(a)[i, THROWN_BACK])
-            queue_area(m)[jobs(s)[i, TYPE]] += a.now - max(since, m.measured_from)
+            j, arrival, thrown_back = jobs(s)[i, TYPE], stays(a)[i, ARRIVAL], stays(a)[i, THROWN_BACK]
+            queue_area(m)[j] += a.now - max(arrival, thrown_back, m.measured_from)
+            if arrival >= m.measured_from and thrown_back < arrival:
+                waiting_bins(m)[j, bin_of(a.now - arrival)] += 1
+                longest = wait_sums(m)[j, LARGEST]
+                wait_sums(m)[j, LARGEST] = max(longest, a.now - arrival)
     if not s.keeps_use:
         for r in range(s.n_resources):
             for j in range(s.n_types):

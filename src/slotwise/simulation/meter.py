@@ -65,6 +65,7 @@ class Meter:
     at_queue_area: int
     at_wait_sums: int
     at_wait_bins: int
+    at_waiting_bins: int
     at_slowdown_bins: int
     at_samples: int
     at_row_of: int
@@ -128,8 +129,14 @@ def wait_bins(m: Meter) -> NDArray[np.int64]:
 
 
 @kernel
+def waiting_bins(m: Meter) -> NDArray[np.int64]:
+    """(J, BINS): histogram of how long those have waited who came after the warm-up and still wait when the run ends."""
+    return int_rows(m.at_waiting_bins, m.n_types, BINS)
+
+
+@kernel
 def slowdown_bins(m: Meter) -> NDArray[np.int64]:
-    """(BINS,): histogram of (wait + service) / service."""
+    """(BINS,): histogram of wait / service, the slowdown less 1."""
     return ints(m.at_slowdown_bins, BINS)
 
 
@@ -166,6 +173,7 @@ class MeterStore(RecordStore):
         self.put("queue_area", np.zeros(J))
         self.put("wait_sums", np.zeros((J, 4)))
         self.put("wait_bins", np.zeros((J, BINS), np.int64))
+        self.put("waiting_bins", np.zeros((J, BINS), np.int64))
         self.put("slowdown_bins", np.zeros(BINS, np.int64))
         self.put("samples", np.zeros((SAMPLES, FIRST_COLUMNS + J)))
         m.recording, m.max_rows = record_jobs, NEVER

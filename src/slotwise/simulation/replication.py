@@ -54,6 +54,8 @@ class Task:
     warmup: float | None = None
     """found by an earlier pass, where the scenario says "auto" """
     record_jobs: bool = False
+    events: int | None = None
+    """how long it is, where the scenario leaves that open"""
 
     @property
     def work(self) -> float:
@@ -61,7 +63,7 @@ class Task:
         run = self.scenario.run
         if run.until is not None:
             return 2 * self.jobs.rate * run.until
-        return float(run.events or 2 * (run.jobs or self.jobs.count or DEFAULT_EVENTS / 2))
+        return float(run.events or self.events or 2 * (run.jobs or self.jobs.count or DEFAULT_EVENTS / 2))
 
     @property
     def repeats(self) -> bool:
@@ -128,7 +130,7 @@ def prepare(task: Task) -> Prepared:
     meters = MeterStore(state.n_types, state.n_resources, state.max_jobs, record_jobs=task.record_jobs)
     undrawn = _drawn(store, agenda)
     hooks = store.policy.hooks()
-    limits = _Limits.of(scenario, jobs, task.warmup)
+    limits = _Limits.of(task)
     limits.write(agenda.record, meters.record, jobs)
     for number, c in enumerate(timeline.initial):
         drive.join(state, number, c, hooks.join)
@@ -250,13 +252,13 @@ class _Limits:
     warmup: float
 
     @classmethod
-    def of(cls, scenario: Scenario, jobs: Jobs, warmup: float | None) -> _Limits:
-        run = scenario.run
+    def of(cls, task: Task) -> _Limits:
+        run, jobs, warmup = task.scenario.run, task.jobs, task.warmup
         share = warmup if warmup is not None else float(run.warmup) if run.warmup != "auto" else 0.0
         events, n_jobs = run.events, run.jobs
         if events is None and n_jobs is None and run.until is None:
             if jobs.count is None:
-                events = DEFAULT_EVENTS
+                events = task.events or DEFAULT_EVENTS
             else:
                 n_jobs = jobs.count
         return cls(events, n_jobs, run.until, share)

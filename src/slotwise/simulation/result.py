@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from slotwise.errors import InputError
-from slotwise.model import Scenario
-from slotwise.simulation.drift import STRETCHES, Drift, stable
+from slotwise.model import JobType, Scenario
+from slotwise.simulation.choice import Choice
+from slotwise.simulation.drift import Drift, Stability
 from slotwise.simulation.histogram import EDGES, quantiles
+from slotwise.simulation.intervals import UNSEEN, mean_interval, quantile_interval
 from slotwise.simulation.jobrecord import Rows, job_frame, job_trace
+from slotwise.simulation.judging import Judgement, judge
 from slotwise.simulation.measurements import PROBABILITIES, Measurements, add_up, wait_figures
-from slotwise.simulation.statistics import Interval, batch_means, paired_difference, student_interval
+from slotwise.simulation.statistics import Interval, batch_means, paired_difference
 from slotwise.theory.bounds import Bound
 
 if TYPE_CHECKING:
@@ -30,63 +33,114 @@ class Result:
     """What a policy did on a scenario, over all replications."""
 
     scenario: Scenario
-    policy: str
-    type_names: tuple[str, ...]
+    choice: Choice
+    types: tuple[JobType, ...]
+    """of the jobs; a trace's are made from it"""
     runs: tuple[Measurements, ...]
     offered: float
     """sum rho_j: the mean number of jobs in service of every stable run"""
     bound: Bound
     """no policy that does not know service times can have a smaller mean queue"""
 
+    @property
+    def policy(self) -> str:
+        """Its name."""
+        return self.choice.name
+
+    @cached_property
+    def type_names(self) -> tuple[str, ...]:
+        """In the order of all arrays by type."""
+        return tuple(job_type.name for job_type in self.types)
+
     @cached_property
     def mean_queue(self) -> Interval:
         """Time-averaged number of waiting jobs; the interval comes from the replications, or from batches of one."""
         if len(self.runs) == 1:
             run = self.runs[0]
-            kept = run.series[run.series[:, 0] >= run.series[-1, 0] - run.measured, 1] if len(run.series) else []
-            if len(kept) >= 64:
+            kept = run.series[run.series[:, 0] >= run.ended - run.measured, 1]
+            if len(kept) >= 64 and kept.any():
                 inner = batch_means(kept).interval
-                if inner.low is not None and inner.high is not None:
-                    half = (inner.high - inner.low) / 2
-                    return Interval(run.mean_queue, run.mean_queue - half, run.mean_queue + half)
-        return student_interval([run.mean_queue for run in self.runs])
+                if inner.half_width is not None and run.mean_queue > 0:
+                    factor = math.exp(min(700.0, inner.half_width / inner.mean))
+                    return Interval(run.mean_queue, run.mean_queue / factor, run.mean_queue * factor)
+        return self._seen(mean_interval([run.mean_queue for run in self.runs]))
+
+    def _seen(self, found: Interval) -> Interval:
+        """Where nobody ever waited, the upper end is what such runs could have missed: one service time of waiting in all, or
+        what theory says."""
+        if found.mean > 0 or found.high is None or self.scenario.workload.trace is not None:
+            return found
+        service = self.offered / max(sum(job_type.rate or 0.0 for job_type in self.types), 1e-300)
+        missed = UNSEEN * service / max(sum(run.measured for run in self.runs), 1e-300)
+        least = self.bound.mean_queue if math.isfinite(self.bound.mean_queue) else 0.0
+        return Interval(0.0, 0.0, max(missed, least))
 
     @cached_property
     def mean_queue_by_type(self) -> dict[str, Interval]:
         """The same for each type."""
         return {
-            name: student_interval([float(run.mean_queue_by_type[j]) for run in self.runs])
+            name: mean_interval([float(run.mean_queue_by_type[j]) for run in self.runs])
             for j, name in enumerate(self.type_names)
         }
 
     @cached_property
     def mean_wait(self) -> Interval:
-        """Mean time from arrival to start."""
-        return student_interval([run.mean_wait for run in self.runs])
+        """Mean time from arrival to start, of those who still wait as long as it will be at least."""
+        return mean_interval([0.0 if math.isnan(run.mean_wait) else run.mean_wait for run in self.runs])
 
     @cached_property
     def wait(self) -> dict[str, float | None]:
-        """mean, p50, p95, p99 and max over the jobs of all replications."""
-        sums = add_up(np.concatenate([run.wait_sums for run in self.runs]))
-        return wait_figures(sums, sum((run.wait_bins.sum(axis=0) for run in self.runs), np.zeros(1, np.int64)))
+        """mean, p50, p95, p99 and max over the jobs of all replications that came after the warm-up, those who still wait included."""
+        return wait_figures(
+            add_up(np.concatenate([run.wait_sums for run in self.runs])),
+            np.sum([run.wait_bins.sum(axis=0) for run in self.runs], axis=0),
+            np.sum([run.waiting_bins.sum(axis=0) for run in self.runs], axis=0),
+        )
 
     @cached_property
     def wait_by_type(self) -> dict[str, dict[str, float | None]]:
-        """The same for each type."""
-        return {
-            name: wait_figures(
+        """The same for each type, and `starved`: the longest wait over the mean wait."""
+        found = {}
+        for j, name in enumerate(self.type_names):
+            figures = wait_figures(
                 add_up(np.stack([run.wait_sums[j] for run in self.runs])),
-                sum((run.wait_bins[j] for run in self.runs), np.zeros(1, np.int64)),
+                np.sum([run.wait_bins[j] for run in self.runs], axis=0),
+                np.sum([run.waiting_bins[j] for run in self.runs], axis=0),
             )
-            for j, name in enumerate(self.type_names)
-        }
+            found[name] = figures | {"starved": _starved(figures)}
+        return found
+
+    def wait_interval(self, quantile: str = "p95", of_type: str | None = None) -> Interval:
+        """p50, p95 or p99 of the waits, with its 95 % interval; of all jobs, or of one type."""
+        j = None if of_type is None else self.type_names.index(of_type)
+        figure = (self.wait if of_type is None else self.wait_by_type[of_type])[quantile]
+        low, high = quantile_interval(
+            [run.wait_bins.sum(axis=0) if j is None else run.wait_bins[j] for run in self.runs],
+            [run.waiting_bins.sum(axis=0) if j is None else run.waiting_bins[j] for run in self.runs],
+            PROBABILITIES[quantile],
+        )
+        return Interval(math.nan if figure is None else figure, low, high)
+
+    @property
+    def worst_type(self) -> str | None:
+        """The type with the longest mean wait; None where nobody waited."""
+        means = {name: figures["mean"] or 0.0 for name, figures in self.wait_by_type.items()}
+        worst = max(means, key=lambda name: means[name], default=None)
+        return worst if worst is not None and means[worst] > 0 else None
+
+    @cached_property
+    def still_waiting(self) -> dict[str, int]:
+        """How many of each type came after the warm-up and had not started when the runs ended; all replications together."""
+        counts = np.sum([run.waiting_bins.sum(axis=1) for run in self.runs], axis=0)
+        return dict(zip(self.type_names, map(int, counts), strict=True))
 
     @cached_property
     def slowdown(self) -> dict[str, float | None]:
         """(wait + service) / service; in the mean very short jobs count as 1 % of the mean service time."""
-        bins = sum((run.slowdown_bins for run in self.runs), np.zeros(1, np.int64))
+        bins = np.sum([run.slowdown_bins for run in self.runs], axis=0)
         values = quantiles(bins, EDGES, list(PROBABILITIES.values()))
-        return {"mean": self._mean("slowdown_mean"), **dict(zip(PROBABILITIES, values, strict=True))}
+        shown = [None if value is None else 1.0 + value for value in values]
+        return {"mean": self._mean("slowdown_mean"), **dict(zip(PROBABILITIES, shown, strict=True))}
 
     @cached_property
     def utilisation(self) -> dict[str, float]:
@@ -104,21 +158,59 @@ class Result:
         return dict(zip(self.scenario.cluster.resources, means, strict=True))
 
     @cached_property
-    def drift(self) -> Drift:
-        """The statistical verdict on whether the queue grows without bound; a very short run shows no growth."""
-        if min(len(run.series) for run in self.runs) < STRETCHES:
-            return Drift(True, 0.0, 1.0, 0.0, True)
-        steps = [float(run.series[1, 0] - run.series[0, 0]) for run in self.runs]
-        # a step doubles with the length of a run, so runs that differ a little may differ by a factor of two
-        verdict = stable(
-            [run.queue_series[:: round(max(steps) / step)] for run, step in zip(self.runs, steps, strict=True)]
+    def judgement(self) -> Judgement:
+        """The verdict on whether the queues stay bounded, and why."""
+        found = judge(
+            self.runs,
+            self.types,
+            impossible=self.bound.kind == "unstable",
+            is_trace=self.scenario.workload.trace is not None,
         )
-        return verdict._replace(slope=verdict.slope / max(steps))
+        if found.verdict is Stability.GROWS and self.bound.kind != "unstable" and self.certified:
+            why = f"{found.why} in these runs, but {self.policy} is proven to keep it bounded at this load: run longer"
+            return Judgement(Stability.TOO_SHORT, why, found.drift)
+        return found
+
+    @property
+    def verdict(self) -> Stability:
+        """stable, grows, too short, or never starts."""
+        return self.judgement.verdict
+
+    @property
+    def why(self) -> str:
+        """What the verdict rests on."""
+        return self.judgement.why
+
+    @property
+    def drift(self) -> Drift:
+        """How the queue of all jobs moved."""
+        return self.judgement.drift
 
     @property
     def stable(self) -> bool:
-        """Whether no growth without bound was found."""
-        return bool(self.drift.stable)
+        """The queues stay bounded, as far as these runs tell."""
+        return self.verdict is Stability.STABLE
+
+    @property
+    def grows(self) -> bool:
+        """They do not."""
+        return self.verdict in (Stability.GROWS, Stability.NEVER_STARTS)
+
+    @cached_property
+    def certified(self) -> bool:
+        """Whether a theorem says that this policy keeps the queues bounded at this load."""
+        from slotwise.theory.guarantee import Verdict, guarantee
+        from slotwise.theory.load import columns_of, load_of, scaled_rates
+        from slotwise.theory.region import locate
+
+        scenario = self.scenario
+        if scenario.workload.trace is not None or not isinstance(self.choice.policy, str):
+            return False
+        columns = columns_of(scenario)
+        region = locate(load_of(scenario, columns), columns)
+        rates = scaled_rates(scenario, columns)
+        found = guarantee(scenario, rates, region, self.choice.policy, self.choice.options)
+        return found.verdict is Verdict.CERTIFIED
 
     @property
     def in_service(self) -> float:
@@ -135,6 +227,7 @@ class Result:
 
     def as_dict(self) -> dict[str, Any]:
         """The object that `slotwise simulate --json` prints for this policy."""
+        p95 = self.wait_interval("p95")
         return {
             "policy": self.policy,
             "replications": len(self.runs),
@@ -149,8 +242,10 @@ class Result:
                 name: {"mean": interval.mean, "ci95": [interval.low, interval.high]}
                 for name, interval in self.mean_queue_by_type.items()
             },
-            "wait": {**self.wait, "ci95": [self.mean_wait.low, self.mean_wait.high]},
+            "wait": {**self.wait, "ci95": [self.mean_wait.low, self.mean_wait.high], "p95_ci95": list(p95[1:])},
             "wait_by_type": self.wait_by_type,
+            "worst_type": self.worst_type,
+            "still_waiting": self.still_waiting,
             "slowdown": self.slowdown,
             "utilisation": self.utilisation,
             "fragmentation": self.fragmentation,
@@ -162,8 +257,12 @@ class Result:
             "overtakes": round(self._mean("overtakes")),
             "lost_jobs": round(self._mean("lost_jobs")),
             "lost_work": self._mean("lost_work"),
-            "stable": self.stable,
-            "drift": {"per_unit_time": self.drift.slope, "p_value": self.drift.p_value},
+            "verdict": str(self.verdict),
+            "why": self.why,
+            "certified": self.certified,
+            "stable": None if self.verdict is Stability.TOO_SHORT else self.stable,
+            "drift": {"per_unit_time": self.drift.slope, "wander": self.drift.wander, "growth": self.drift.growth},
+            "simulated_time": self._mean("ended"),
             "final_queue": [int(run.final_queue.sum()) for run in self.runs],
             "lower_bound": {"mean_queue": self.bound.mean_queue, "kind": self.bound.kind},
             "solver": self.runs[0].solver,
@@ -204,7 +303,7 @@ class Result:
 
         rows = []
         for run in self.runs:
-            waits = wait_figures(add_up(run.wait_sums), run.wait_bins.sum(axis=0))
+            waits = wait_figures(add_up(run.wait_sums), run.wait_bins.sum(axis=0), run.waiting_bins.sum(axis=0))
             row: dict[str, Any] = {"policy": self.policy, "replication": run.replication, "events": run.events}
             row |= {"mean_queue": run.mean_queue, "in_service": run.in_service}
             row |= {f"wait_{name}": value for name, value in waits.items()}
@@ -220,11 +319,10 @@ class Result:
     def __str__(self) -> str:
         low, high = self.mean_queue.low, self.mean_queue.high
         band = f" [{low:.4g}, {high:.4g}]" if low is not None and high is not None else ""
-        verdict = "stable" if self.stable else "NOT STABLE (the queue grows)"
         p95 = self.wait["p95"]
         return (
             f"{self.policy} on {self.scenario.name}: mean queue {self.mean_queue.mean:.4g}{band}, "
-            f"mean wait {self.wait['mean'] or 0:.4g}, p95 wait {p95 if p95 is not None else 0:.4g}, {verdict}"
+            f"mean wait {self.wait['mean'] or 0:.4g}, p95 wait {p95 if p95 is not None else 0:.4g}, {self.verdict}"
         )
 
 
@@ -238,12 +336,16 @@ class Comparison:
         """Mean queue of the first policy less that of the second, paired by replication (common random numbers)."""
         by_name = {result.policy: result for result in self.results}
         one, other = by_name[first], by_name[second]
-        return paired_difference([run.mean_queue for run in one.runs], [run.mean_queue for run in other.runs])
+        both = min(len(one.runs), len(other.runs))  # one whose queue grows may have been run less often
+        return paired_difference(
+            [run.mean_queue for run in one.runs[:both]], [run.mean_queue for run in other.runs[:both]]
+        )
 
     @property
     def best(self) -> Result:
-        """The stable policy with the least mean queue, or the least of all where none is stable."""
-        among = [result for result in self.results if result.stable] or list(self.results)
+        """The policy with the least mean queue: of those whose queue is stable, else of those whose queue was not found to grow."""
+        results = list(self.results)
+        among = [r for r in results if r.stable] or [r for r in results if not r.grows] or results
         return min(among, key=lambda result: result.mean_queue.mean)
 
     def frame(self) -> pl.DataFrame:
@@ -254,6 +356,11 @@ class Comparison:
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.results))
+
+
+def _starved(figures: dict[str, float | None]) -> float | None:
+    mean, longest = figures["mean"], figures["max"]
+    return longest / mean if mean and longest is not None else None
 
 
 def as_json(scenario: Scenario, results: Sequence[Result], version: str) -> dict[str, Any]:

@@ -8,10 +8,11 @@ from typing import Any
 
 from slotwise.errors import InputError, SlotwiseError
 from slotwise.model import Scenario, load_scenario
-from slotwise.simulation import engines
+from slotwise.simulation import engines, sequential
 from slotwise.simulation.bounding import LowerBounds
 from slotwise.simulation.choice import Choice, PolicyLike
 from slotwise.simulation.engines import THREADS, Batch, Engine, OnProgress
+from slotwise.simulation.measurements import Measurements
 from slotwise.simulation.replication import Task
 from slotwise.simulation.result import Comparison, Result
 from slotwise.simulation.workload import jobs_of
@@ -98,20 +99,22 @@ def run_tasks(
     bounds: Sequence[Bound | None] | None = None,
 ) -> list[Result]:
     """As many replications of each task as its scenario asks for. `bounds`: lower bounds that are known already."""
-    batches = [Batch(task, range(task.scenario.run.replications)) for task in tasks]
-    done = engines.run(batches, engine, on_progress)
     known: dict[tuple[int, int], LowerBounds] = {}
-    results = []
-    for n, (task, runs) in enumerate(zip(tasks, done.runs, strict=True)):
-        if not runs:
-            continue
-        bound = bounds[n] if bounds is not None else None
+
+    def result_of(n: int, runs: tuple[Measurements, ...]) -> Result:
+        task, bound = tasks[n], bounds[n] if bounds is not None else None
         if bound is None:
             same = id(task.jobs), id(task.scenario.cluster)
             lower = known.setdefault(same, LowerBounds(task.scenario, task.jobs))
             bound = lower.of(runs, knows_durations=task.choice.make().needs_durations)
-        names = tuple(job_type.name for job_type in task.jobs.types)
-        results.append(Result(task.scenario, task.choice.name, names, runs, task.jobs.mean_in_service, bound))
+        return Result(task.scenario, task.choice, task.jobs.types, runs, task.jobs.mean_in_service, bound)
+
+    if all(sequential.is_open(task) for task in tasks):
+        done = sequential.run_until_clear(tasks, engine, on_progress, result_of)
+    else:
+        batches = [Batch(task, range(task.scenario.run.replications)) for task in tasks]
+        done = engines.run(batches, engine, on_progress)
+    results = [result_of(n, runs) for n, runs in enumerate(done.runs) if runs]
     if done.interrupted:
         raise InterruptedRunError(results)
     return results

@@ -34,8 +34,8 @@ class Interval(NamedTuple):
 
     @property
     def half_width(self) -> float | None:
-        """high - mean = mean - low."""
-        return None if self.high is None else self.high - self.mean
+        """Half the way from `low` to `high`, which need not be alike on both sides."""
+        return None if self.high is None or self.low is None else (self.high - self.low) / 2
 
 
 def student_interval(values: ArrayLike, level: float = 0.95) -> Interval:

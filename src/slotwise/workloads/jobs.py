@@ -37,6 +37,11 @@ class Jobs:
         return float(self.rates @ self.mean_service)
 
     @property
+    def longest_service(self) -> float:
+        """The longest mean service time of a type that arrives."""
+        return float(self.mean_service[self.rates > 0].max(initial=0.0))
+
+    @property
     def typical_service(self) -> float:
         """The mean service time over all jobs."""
         return self.mean_in_service / self.rate if self.rate > 0 else 1.0
