@@ -222,7 +222,7 @@ def test_queues_are_lists(own: bool) -> None:
             i = rng.choice(waiting)
             (q,) = [q for q, line in plain.items() if i in line]
             queues.leave_queue(state, i)
-            queues.join_queue(state, i, q, True)
+            queues.rejoin_queue(state, i, q)
             plain[q].remove(i)
             put_back(plain[q], i, queues.sequence(state))
         check_queues(state, plain)

@@ -11,7 +11,15 @@ from typing import Any
 from slotwise._kernel import kernel
 from slotwise.scheduling.memory import natural, prefetch
 from slotwise.scheduling.moves import reindex, vacate
-from slotwise.scheduling.queues import admit, join_queue, leave_queue, queue_for, refresh_shortest, release
+from slotwise.scheduling.queues import (
+    admit,
+    join_queue,
+    leave_queue,
+    queue_for,
+    refresh_shortest,
+    rejoin_queue,
+    release,
+)
 from slotwise.scheduling.state import (
     ABSENT,
     CHAIN_COLUMNS,
@@ -114,7 +122,7 @@ def requeue(s: State, i: int, policy_stop: Any, arrive: Any) -> None:
     begin(s)
     j, server = jobs(s)[i, TYPE], jobs(s)[i, SERVER]
     vacate(s, i)
-    join_queue(s, i, queue_for(s, j), True)
+    rejoin_queue(s, i, queue_for(s, j))
     moved(s)[0] = i
     s.n_moved = 1
     if servers(s)[server, STATUS] == PRESENT:
@@ -213,7 +221,7 @@ def fail(s: State, server: int, leave: Any, arrive: Any) -> None:
         _shut(s, server)
     # all are back in line before anybody is asked: who is younger, or came later, must not start before them
     for n in range(s.n_moved):
-        join_queue(s, lost[n], queue_for(s, int(rows[lost[n], TYPE])), True)
+        rejoin_queue(s, lost[n], queue_for(s, int(rows[lost[n], TYPE])))
     if was_present:
         leave(s, server, 0)
         _send_away(s, server, arrive)
@@ -243,7 +251,7 @@ def _send_away(s: State, server: int, arrive: Any) -> None:
             while queues(s)[server * s.n_types + j, HEAD] >= 0:
                 i = queues(s)[server * s.n_types + j, HEAD]
                 leave_queue(s, i)
-                join_queue(s, i, queue_for(s, j), False)
+                join_queue(s, i, queue_for(s, j))
                 arrive(s, j, i)
 
 
@@ -255,7 +263,7 @@ def share_out(s: State) -> None:
         while queues(s)[q, HEAD] >= 0 and queue_for(s, j) != q:
             i = queues(s)[q, HEAD]
             leave_queue(s, i)
-            join_queue(s, i, queue_for(s, j), False)
+            join_queue(s, i, queue_for(s, j))
 
 
 @kernel

@@ -85,7 +85,8 @@ def _occupy(s: State, i: int, j: int, server: int) -> None:
     if s.keeps_lists:
         job_times(s)[i, 1] = s.now + job_times(s)[i, 0]
     put_on(s, i, j, server)
-    reindex(s, server)
+    if s.keeps_free:
+        reindex(s, server)
     place = placed(s)[natural(s.n_placed)]
     place[0] = i
     place[1] = server
@@ -124,9 +125,9 @@ def vacate(s: State, i: int) -> None:
         _count_used(s, i, j, -1)
     if s.keeps_free:
         _take(s, i, j, server, -1)
+        reindex(s, server)
     if s.keeps_lists:
         _unlink(s, i, server)
-    reindex(s, server)
 
 
 @kernel

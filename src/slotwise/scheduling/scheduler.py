@@ -220,7 +220,7 @@ class Scheduler:
         check_cluster(cluster, may_be_empty=True)
         check_types(cluster, new_types)
         x, y, z, w = before.random
-        n_jobs = len(situation.waiting.job) + len(situation.running.job)
+        n_jobs = situation.n_jobs
         scheduler = cls.__new__(cls)
         scheduler._lay_out(
             cluster,

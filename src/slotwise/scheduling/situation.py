@@ -108,6 +108,11 @@ class Situation:
     policy: PolicyState
     version: int = field(default=VERSION)
 
+    @property
+    def n_jobs(self) -> int:
+        """How many jobs wait or run."""
+        return len(self.waiting.job) + len(self.running.job)
+
     def to_dict(self) -> dict[str, Any]:
         """Numbers, texts, lists and mappings only."""
         for table, names in (

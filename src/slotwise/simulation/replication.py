@@ -16,8 +16,9 @@ from slotwise.packing import spaces_of
 from slotwise.scheduling import chance, drive
 from slotwise.scheduling.hooks import Hooks
 from slotwise.scheduling.scheduler import fault_of
+from slotwise.scheduling.situation import Situation
 from slotwise.scheduling.store import Store
-from slotwise.simulation import ahead, churn, loop, measuring
+from slotwise.simulation import ahead, churn, loop, measuring, takeup
 from slotwise.simulation.agenda import AgendaStore
 from slotwise.simulation.choice import Choice
 from slotwise.simulation.measurements import Measurements, read
@@ -25,16 +26,14 @@ from slotwise.simulation.meter import MeterStore
 from slotwise.simulation.serverevents import ServerEvents
 from slotwise.simulation.statistics import mser5
 from slotwise.workloads.jobs import Jobs
-from slotwise.workloads.laws import child
+from slotwise.workloads.laws import child, generator
 from slotwise.workloads.source import Chunk, Source
 
 CHUNK = 16_384
 FIRST_CHUNK = 1_024
 DEFAULT_EVENTS = 200_000
-WORKLOAD, SERVERS = (
-    0,
-    2,
-)  # which child of a replication's seed is for what; 1 and 3 are the policy's and its clock's (`chance`)
+WORKLOAD, SERVERS, RESIDUALS = 0, 2, 4
+"""which child of a replication's seed is for what; 1 and 3 are the policy's and its clock's (`chance`)"""
 
 Progress = Callable[[float], None]
 
@@ -54,6 +53,8 @@ class Task:
     warmup: float | None = None
     """found by an earlier pass, where the scenario says "auto" """
     record_jobs: bool = False
+    start: Situation | None = None
+    """what is there at time 0; its times are relative to that"""
     events: int | None = None
     """how long it is, where the scenario leaves that open"""
 
@@ -112,7 +113,7 @@ def make_store(task: Task, max_servers: int) -> Store:
         spaces=spaces_of(scenario.cluster.servers, jobs.sizes),
         random=chance.words_of(scenario.run.seed, task.replication),
         mean_service=jobs.mean_service,
-        max_jobs=int(1.2 * jobs.mean_in_service) + 32,
+        max_jobs=int(1.2 * jobs.mean_in_service) + 32 + (task.start.n_jobs if task.start is not None else 0),
     )
 
 
@@ -123,7 +124,9 @@ def _seed(task: Task) -> SeedSequence:
 def prepare(task: Task) -> Prepared:
     """Make what a run needs. Here, and not later, a policy is compiled if it never was before."""
     scenario, jobs, seed = task.scenario, task.jobs, _seed(task)
-    timeline = ServerEvents(scenario.cluster, child(seed, SERVERS))
+    start = task.start
+    there = takeup.present(scenario, start) if start is not None else None
+    timeline = ServerEvents(scenario.cluster, child(seed, SERVERS), there, start.places if start is not None else 0)
     store = make_store(task, timeline.max_servers)
     state: Any = store.state
     agenda = AgendaStore(state.max_jobs, chance.words_of(scenario.run.seed, task.replication, chance.CLOCK))
@@ -132,10 +135,13 @@ def prepare(task: Task) -> Prepared:
     hooks = store.policy.hooks()
     limits = _Limits.of(task)
     limits.write(agenda.record, meters.record, jobs)
-    for number, c in enumerate(timeline.initial):
-        drive.join(state, number, c, hooks.join)
+    for number, c, _ in timeline.initial:
+        if start is None:
+            drive.join(state, number, c, hooks.join)
         meters.arrays["capacity_now"] += jobs.sizes.capacity[c]
         meters.record.servers_now += 1
+    if start is not None:
+        takeup.take_up(scenario, jobs.types, store, agenda, meters, start, generator(seed, RESIDUALS))
     if state.tick_rate > 0:
         agenda.record.next_tick = 0.0  # redrawn after the first event
     return Prepared(store, agenda, meters, hooks, jobs.open(child(seed, WORKLOAD)), timeline, limits, undrawn)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +25,14 @@ class ServerEvent(NamedTuple):
     server_class: int
 
 
+class Present(NamedTuple):
+    """A server that is there from the start."""
+
+    number: int
+    server_class: int
+    takes_jobs: bool
+
+
 class ServerEvents:
     """Servers are numbered by class, in the cluster's order, and those that join later come after all others.
 
@@ -32,22 +41,28 @@ class ServerEvents:
     for good: such a server is not repaired.
     """
 
-    def __init__(self, cluster: Cluster, seed: SeedSequence) -> None:
-        self.initial: list[int] = []
-        """the class of each server that is there from the start"""
+    def __init__(
+        self, cluster: Cluster, seed: SeedSequence, present: Sequence[Present] | None = None, places: int = 0
+    ) -> None:
+        """`present` are other servers than the cluster's own to begin with, with numbers below `places`."""
+        if present is None:
+            kinds = [c for c, server in enumerate(cluster.servers) for _ in range(server.count)]
+            present, places = [Present(number, c, True) for number, c in enumerate(kinds)], len(kinds)
+        self.initial = list(present)
         numbers: dict[str, list[int]] = {server.name: [] for server in cluster.servers}
-        for c, server in enumerate(cluster.servers):
-            numbers[server.name] = list(range(len(self.initial), len(self.initial) + server.count))
-            self.initial += [c] * server.count
-        self.max_servers = len(self.initial)
+        for number, c, takes_jobs in present:
+            if takes_jobs:
+                numbers[cluster.servers[c].name].append(number)
+        self.max_servers = places
         self._queue: list[tuple[float, int, int, int]] = []
         """(time, server, kind, class)"""
         self._streams: dict[int, np.random.Generator] = {}
         self._gone: dict[int, float] = {}
         """when a server is drained, or fails, for good"""
         self._cluster, self._seed = cluster, seed
-        for number, c in enumerate(self.initial):
-            self._draw(number, c, FAIL, 0.0)
+        for number, c, takes_jobs in present:
+            if takes_jobs:
+                self._draw(number, c, FAIL, 0.0)
         order = [server.name for server in cluster.servers]
         for event in sorted(cluster.events, key=lambda event: event.at):
             c = order.index(event.servers)

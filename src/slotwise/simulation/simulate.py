@@ -8,7 +8,8 @@ from typing import Any
 
 from slotwise.errors import InputError, SlotwiseError
 from slotwise.model import Scenario, load_scenario
-from slotwise.simulation import engines, sequential
+from slotwise.scheduling.situation import Situation
+from slotwise.simulation import engines, sequential, takeup
 from slotwise.simulation.bounding import LowerBounds
 from slotwise.simulation.choice import Choice, PolicyLike
 from slotwise.simulation.engines import THREADS, Batch, Engine, OnProgress
@@ -37,16 +38,29 @@ def simulate(
     scheduler_address: str | None = None,
     on_progress: OnProgress | None = None,
     record_jobs: bool = False,
+    from_: Situation | None = None,
     **options: Any,
 ) -> Result:
     """Run one policy (the scenario's own by default) on a scenario: a path, a shipped name or a `Scenario`.
 
     `options` are parameters of the policy; `overrides` are "dotted.key=value" settings of the scenario. With `record_jobs` the result
     knows every single job (`Result.jobs`, `Result.trace`), and memory grows with them.
+
+    `from_` is a live situation to begin with (`Scheduler.situation()`), at time 0: its servers are there instead of the scenario's, its jobs run
+    with their age and wait in order, and its policy goes on unless another is given; the scenario says what arrives from then on, and
+    how long services take. There is no warm-up then, and the scenario must say how long the run is.
     """
     ready = as_scenario(scenario, overrides)
     where = Engine(engine, workers, scheduler_address)
-    return run_policies(ready, [Choice.of(ready, policy, **options)], where, on_progress, record_jobs)[0]
+    if from_ is None:
+        return run_policies(ready, [Choice.of(ready, policy, **options)], where, on_progress, record_jobs)[0]
+    takeup.check(ready, from_)
+    same = policy is None and not options
+    choice = takeup.choice_of(from_) if same else Choice.of(ready, policy or from_.policy.name, **options)
+    choice.make()
+    start = takeup.relative(from_)
+    task = Task(ready, jobs_of(ready), choice, warmup=0.0, record_jobs=record_jobs, start=start)
+    return run_tasks([task], where, on_progress)[0]
 
 
 def compare(

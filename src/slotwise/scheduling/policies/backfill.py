@@ -249,6 +249,9 @@ class EasyBackfill(Policy):
         store.arrays["policy_floats"][AT] = np.inf if values["at"] is None else values["at"]
         store.values_of(SPARE)[:] = [values["spare"][name] for name in names.resources]
 
+    def shifted(self, values: dict[str, Any], by: float) -> dict[str, Any]:
+        return values if values.get("at") is None else values | {"at": values["at"] + by}
+
     def why_waits(self, view: View, i: int) -> Because:
         if (first := view.first_in_line()) != i and view.no_room(i) is None:
             on = view.server_of.get(int(view.store.arrays["policy_ints"][ON]), "none yet")
