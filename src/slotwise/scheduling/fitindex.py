@@ -315,35 +315,40 @@ def best(s: State, need: NDArray[np.int64]) -> int:
     for c in range(s.n_classes):
         if not may_hold(s, c):
             continue
-        coefficients, size = score(s)[c], capacity(s)[c]
-        cell = cell_from(s, c, 0)
-        while cell >= 0:
-            # the cell's bounds, resource by resource: does its upper corner cover, what is the best score in it?
-            rest = cell
-            bound, covers = coefficients[s.n_resources], True
-            for r in range(s.n_resources - 1, -1, -1):
-                low, high = np.int64(0), size[r]
-                if r < axes:
-                    step = rest % axis
-                    rest //= axis
-                    low = (step * (size[r] + 1) + axis - 1) // axis
-                    high = ((step + 1) * (size[r] + 1) + axis - 1) // axis - 1
-                if high < need[r]:
-                    covers = False
-                    break
-                bound += coefficients[r] * (max(low, need[r]) if coefficients[r] > 0 else high)
-            g = cells(s)[c, cell] if covers and bound < least else -1
-            while g >= 0:
-                value, covers = coefficients[s.n_resources], True
-                for r in range(s.n_resources):
-                    if rooms[g, r] < need[r]:
+        coefficients, size, words = score(s)[c], capacity(s)[c], filled(s)[c]
+        rows = words[0]
+        while rows != 0:
+            row = trailing_zeros(rows)
+            rows &= rows - 1
+            word = words[1 + row]
+            while word != 0:
+                cell = (row << 5) + trailing_zeros(word)
+                word &= word - 1
+                # the cell's bounds, resource by resource: does its upper corner cover, what is the best score in it?
+                rest = cell
+                bound, covers = coefficients[s.n_resources], True
+                for r in range(s.n_resources - 1, -1, -1):
+                    low, high = np.int64(0), size[r]
+                    if r < axes:
+                        step = rest % axis
+                        rest //= axis
+                        low = (step * (size[r] + 1) + axis - 1) // axis
+                        high = ((step + 1) * (size[r] + 1) + axis - 1) // axis - 1
+                    if high < need[r]:
                         covers = False
                         break
-                    value += coefficients[r] * rooms[g, r]
-                if covers and value < least:
-                    least, winner = value, all_groups[g, FIRST]
-                g = all_groups[g, NEXT_IN_CELL]
-            cell = cell_from(s, c, cell + 1)
+                    bound += coefficients[r] * (max(low, need[r]) if coefficients[r] > 0 else high)
+                g = cells(s)[c, cell] if covers and bound < least else -1
+                while g >= 0:
+                    value, covers = coefficients[s.n_resources], True
+                    for r in range(s.n_resources):
+                        if rooms[g, r] < need[r]:
+                            covers = False
+                            break
+                        value += coefficients[r] * rooms[g, r]
+                    if covers and value < least:
+                        least, winner = value, all_groups[g, FIRST]
+                    g = all_groups[g, NEXT_IN_CELL]
     return int(winner)
 
 

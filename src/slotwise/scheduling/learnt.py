@@ -37,7 +37,7 @@ def read(store: Store, names: Names) -> dict[str, Any]:
         (memory.whole, store.arrays["policy_ints"]),
         (memory.real, store.arrays["policy_floats"]),
     ):
-        values |= {scalar.name: array[at].item() for at, scalar in enumerate(scalars) if scalar.kept}
+        values |= {scalar.name: array[scalar.at].item() for scalar in scalars if scalar.kept}
     for field in memory.fields:
         if field.kept:
             values[field.name] = _read_field(store, field, names)
@@ -56,10 +56,10 @@ def write(store: Store, values: dict[str, Any], names: Names) -> None:
         (memory.whole, store.arrays["policy_ints"]),
         (memory.real, store.arrays["policy_floats"]),
     ):
-        for at, scalar in enumerate(scalars):
+        for scalar in scalars:
             if scalar.kept and scalar.name in values:
                 try:
-                    array[at] = values[scalar.name]
+                    array[scalar.at] = values[scalar.name]
                 except (TypeError, ValueError):
                     raise damaged(store, scalar.name, "it is one number") from None
     for field in memory.fields:

@@ -82,11 +82,7 @@ def _has_room(s: State, i: int, j: int, server: int) -> bool:
 def _occupy(s: State, i: int, j: int, server: int) -> None:
     i, j, server = natural(i), natural(j), natural(server)
     leave_queue(s, i)
-    if s.keeps_lists:
-        job_times(s)[i, 1] = s.now + job_times(s)[i, 0]
-    put_on(s, i, j, server)
-    if s.keeps_free:
-        reindex(s, server)
+    put_on(s, i, j, server, True)
     place = placed(s)[natural(s.n_placed)]
     place[0] = i
     place[1] = server
@@ -94,8 +90,9 @@ def _occupy(s: State, i: int, j: int, server: int) -> None:
 
 
 @kernel
-def put_on(s: State, i: int, j: int, server: int) -> None:
-    """Job i of type j is on the server now, and takes its room there. The indexes are not told."""
+def put_on(s: State, i: int, j: int, server: int, starts: bool) -> None:
+    """Job i of type j is on the server, and takes its room there. It starts now; or it has started before, and the indexes, which
+    are filed later, are not told."""
     i, j, server = natural(i), natural(j), natural(server)
     jobs(s)[i, SERVER] = server
     running(s)[server, j] += 1
@@ -107,7 +104,11 @@ def put_on(s: State, i: int, j: int, server: int) -> None:
         _count_used(s, i, j, 1)
     if s.keeps_free:
         _take(s, i, j, server, 1)
+        if starts:
+            reindex(s, server)
     if s.keeps_lists:
+        if starts:
+            job_times(s)[i, 1] = s.now + job_times(s)[i, 0]
         _link(s, i, server)
 
 

@@ -3,6 +3,7 @@
     MEMORY = Memory()
     SEEN = MEMORY.count("seen")                        # policy_ints(s)[SEEN], one whole number
     ALPHA = MEMORY.number("alpha", kept=False)         # policy_floats(s)[ALPHA], an option that `prepare` writes
+    KNOWN = MEMORY.block("known", 4096)                # policy_floats(s)[KNOWN + n], room for so many numbers
     ENDED = MEMORY.numbers("ended", per="type")        # float_field(s, ENDED)[j], a number for each type
     TURNS = MEMORY.counts("turns", per="server", columns=2)  # int_table(s, TURNS)[server, k]
 
@@ -27,12 +28,13 @@ Columns = int | Literal["type", "resource"] | Callable[["Store"], int]
 
 @dataclass(frozen=True)
 class Scalar:
-    """One number."""
+    """One number, or so many that are not kept."""
 
     name: str
-    real: bool
     kept: bool
     start: float
+    at: int
+    size: int = 1
 
 
 @dataclass(frozen=True)
@@ -59,11 +61,15 @@ class Memory:
 
     def count(self, name: str, *, kept: bool = True, start: int = 0) -> int:
         """A whole number; returns its place in policy_ints(s)."""
-        return self._scalar(self.whole, Scalar(name, False, kept, start))
+        return self._scalar(self.whole, name, kept, start)
 
     def number(self, name: str, *, kept: bool = True, start: float = 0.0) -> int:
         """A number; returns its place in policy_floats(s)."""
-        return self._scalar(self.real, Scalar(name, True, kept, start))
+        return self._scalar(self.real, name, kept, start)
+
+    def block(self, name: str, size: int) -> int:
+        """Room for some numbers that are not kept, quicker to reach than a field; returns the first one's place in policy_floats(s)."""
+        return self._scalar(self.real, name, False, 0.0, size)
 
     def counts(
         self, name: str, *, per: Per, columns: Columns | None = None, kept: bool = True, start: int = 0
@@ -81,10 +87,11 @@ class Memory:
         """Servers, each as its number plus 1 (0: none); returns the field for int_field(s, field)."""
         return self._field(Field(name, False, per, None, True, 0, names_servers=True))
 
-    def _scalar(self, among: list[Scalar], scalar: Scalar) -> int:
-        self._check(scalar.name)
-        among.append(scalar)
-        return len(among) - 1
+    def _scalar(self, among: list[Scalar], name: str, kept: bool, start: float, size: int = 1) -> int:
+        self._check(name)
+        at = sum(other.size for other in among)
+        among.append(Scalar(name, kept, start, at, size))
+        return at
 
     def _field(self, field: Field) -> int:
         self._check(field.name)

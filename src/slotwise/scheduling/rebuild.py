@@ -259,7 +259,7 @@ def _put_servers(s: State, numbers: I8, kinds: I8) -> None:
 def _put_running(s: State, first: int, on: I8) -> None:
     """Jobs from number `first` on run on these servers."""
     for n in range(len(on)):
-        put_on(s, first + n, jobs(s)[first + n, TYPE], on[n])
+        put_on(s, first + n, jobs(s)[first + n, TYPE], on[n], False)
 
 
 @kernel

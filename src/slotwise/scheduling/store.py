@@ -177,9 +177,11 @@ class Store:
 
     def _make_policy_memory(self) -> None:
         s, memory = self.state, self.policy.memory
-        s.n_policy_ints, s.n_policy_floats = len(memory.whole), len(memory.real)
-        self.put("policy_ints", np.array([scalar.start for scalar in memory.whole], np.int64))
-        self.put("policy_floats", np.array([scalar.start for scalar in memory.real], np.float64))
+        whole = np.array([scalar.start for scalar in memory.whole], np.int64)
+        real = np.repeat([scalar.start for scalar in memory.real], [scalar.size for scalar in memory.real])
+        s.n_policy_ints, s.n_policy_floats = len(whole), len(real)
+        self.put("policy_ints", whole)
+        self.put("policy_floats", real.astype(np.float64))
         s.n_policy_fields = len(memory.fields)
         self.put("policy_fields", np.zeros((len(memory.fields), 3), np.int64))
         self._fields: Arrays = {}

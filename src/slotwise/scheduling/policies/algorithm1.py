@@ -69,7 +69,7 @@ def write_beta(o: BetaOptions, store: Store) -> None:
         whole[slots.CAP_TOP], whole[slots.CAP_BOTTOM] = cap.numerator, cap.denominator
     real[slots.B] = o.beta if o.beta is not None else o.b
     real[slots.P], real[slots.Z] = o.p, o.z
-    store.values_of(slots.H)[:] = [o.h(q) for q in range(slots.KNOWN)]
+    real[slots.H : slots.H + slots.KNOWN] = [o.h(q) for q in range(slots.KNOWN)]
 
 
 class SlotPolicy(Policy):

@@ -36,7 +36,6 @@ from slotwise.scheduling.state import (
     choice,
     configuration,
     demand,
-    float_field,
     float_table,
     jobs,
     most,
@@ -60,7 +59,7 @@ B = MEMORY.number("b", kept=False)
 P = MEMORY.number("p", kept=False)
 Z = MEMORY.number("z", kept=False)
 KNOWN = 4096
-H = MEMORY.numbers("h", per=KNOWN, kept=False)
+H = MEMORY.block("h", KNOWN)
 """h(Q) for sum Q < KNOWN"""
 BECAUSE = MEMORY.numbers("because", per="server", columns=3)
 """weight, beta and best weight at the moment the server stalled"""
@@ -191,7 +190,7 @@ def beta(s: State) -> float:
     value = numbers[B]
     if options[ADAPTS]:
         if s.n_waiting < KNOWN:
-            value = float_field(s, H)[natural(s.n_waiting)]
+            value = numbers[H + natural(s.n_waiting)]
         else:
             value = numbers[B] * (numbers[P] + (1.0 - numbers[P]) * math.tanh(numbers[Z] * s.n_waiting))
     if options[SPREADS] > 0:

@@ -63,15 +63,8 @@ class Guarded(Policy):
         whole, real = store.arrays["policy_ints"], store.arrays["policy_floats"]
         whole[memory.PLACE], whole[memory.FILL] = late(turning.place), late(fillings.find_filling)
         whole[memory.MAKE_USE] = late(turning.make_use)
-        for place in (
-            memory.BASE,
-            memory.EXPONENT,
-            memory.POWER,
-            memory.FLOOR,
-            memory.STANDING,
-            memory.PERSISTENCE,
-        ):
-            real[place] = getattr(o, self.memory.real[place].name)
+        real[memory.BASE], real[memory.EXPONENT], real[memory.POWER] = o.tightness, o.size_exponent, o.scarcity
+        real[memory.FLOOR], real[memory.STANDING], real[memory.PERSISTENCE] = o.floor, o.standing, o.persistence
         store.put_score(1.0 / np.maximum(store.sizes.capacity.max(axis=0), 1))
 
     def recall(self, store: Store, values: dict[str, Any], names: Names) -> None:
