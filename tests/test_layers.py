@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import slotwise
+from slotwise.scheduling import POLICIES
 
 PACKAGE = Path(slotwise.__file__).parent
 
@@ -64,3 +66,17 @@ def test_imports_point_downwards() -> None:
 def test_every_part_has_a_floor() -> None:
     parts = {p.name.removesuffix(".py") for p in PACKAGE.iterdir() if not p.name.startswith("__")} - {"py.typed"}
     assert parts <= set(FLOOR), f"say in FLOORS where {sorted(parts - set(FLOOR))} belongs"
+
+
+def test_what_is_special_to_a_policy_stands_in_its_class() -> None:
+    names = "|".join(re.sub("(?<=[a-z])(?=[0-9])|-", "[-_ ]?", name) for name in POLICIES)
+    named = re.compile(rf"\b({names})\b", re.IGNORECASE)
+    assert named.search("as Algorithm 1 does")
+    assert named.search("best_fit(case)")
+    found = [
+        f"{path.relative_to(PACKAGE)}:{n}: {match[0]}"
+        for path in (*sorted((PACKAGE / "theory").glob("*.py")), PACKAGE / "scheduling" / "explain.py")
+        for n, line in enumerate(path.read_text().splitlines(), 1)
+        if (match := named.search(line))
+    ]
+    assert not found, "ask the policy instead of knowing it by name:\n" + "\n".join(found)

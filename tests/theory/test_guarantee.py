@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from slotwise.errors import InputError
 from slotwise.model import Scenario, load_scenario, parse_scenario
+from slotwise.scheduling import POLICIES, Policy, make_policy
+from slotwise.scheduling.claims import Assumption, FixedShare, MaxWeight, Need, PolicyClaim
 from slotwise.theory import region_of, scaled_rates
-from slotwise.theory.guarantee import RULES, Guarantee, Verdict, guarantee, guarantees, limit_of_beta
+from slotwise.theory.guarantee import Guarantee, Verdict, guarantee, guarantees, proven_share
 
 TABLE1 = "table1"
 
 
 def verdict(scenario: Scenario, policy: str = "algorithm1", **options: Any) -> Guarantee:
-    return guarantee(scenario, scaled_rates(scenario), region_of(scenario), policy, options)
+    return judged(scenario, make_policy(policy, **options))
+
+
+def judged(scenario: Scenario, policy: Policy) -> Guarantee:
+    return guarantee(scenario, scaled_rates(scenario), region_of(scenario), policy)
 
 
 def table1(zeta: float, *overrides: str) -> Scenario:
@@ -42,9 +49,11 @@ def test_inside_outside_and_between() -> None:
     assert "boundary" in boundary.why
 
 
-@pytest.mark.parametrize("policy", [*RULES, "mine.py:Own"])
-def test_outside_is_impossible_for_every_policy(policy: str) -> None:
-    assert verdict(table1(1.2), policy).verdict is Verdict.IMPOSSIBLE
+def test_outside_is_impossible_for_every_policy() -> None:
+    scenario = table1(1.2)
+    rates, region = scaled_rates(scenario), region_of(scenario)
+    for policy in (*POLICIES.values(), Own):
+        assert guarantee(scenario, rates, region, policy()).verdict is Verdict.IMPOSSIBLE
 
 
 def test_laws_that_the_proofs_do_not_cover() -> None:
@@ -74,16 +83,16 @@ def test_batches_are_covered() -> None:
 
 
 def test_beta_and_its_limit() -> None:
-    assert verdict(table1(0.5), beta=1.0).verdict is Verdict.NOT_CERTIFIED
     assert verdict(table1(0.5), beta=0.6).verdict is Verdict.CERTIFIED
     assert verdict(table1(0.5), beta=0.4).verdict is Verdict.NOT_CERTIFIED
-    assert limit_of_beta({"b": 0.8, "p": 1.0, "z": 0.0})[0] == 0.8
-    constant, assumption = limit_of_beta({"b": 0.8, "p": 0.5, "z": 0.0})
-    assert constant == pytest.approx(0.4)
-    assert assumption.holds is False
-    assert limit_of_beta({"beta": -0.1})[1].holds is False
-    with pytest.raises(InputError, match=r"policy\.b: is 'much'"):
-        limit_of_beta({"b": "much"})
+    details = [one.detail for one in verdict(table1(0.5), "guarded").assumptions]
+    assert "h(Q) with b = 0.9, p = -0.05, z = 0.0005 tends to 0.9" in details
+    for wrong in (0.0, 1.0):  # whatever a policy says of it
+        claim = MaxWeight(wrong, Assumption("beta is right", True), "auto", 0.05)
+        assert proven_share(region_of(table1(0.5)), claim) == (
+            None,
+            "Theorem 1, corollary 3 needs: beta is right",
+        )
 
 
 def unit_types(intensity: float) -> Scenario:
@@ -114,7 +123,7 @@ def test_the_solver_decides_the_theorem() -> None:
     assert near.verdict is Verdict.CERTIFIED
     for solver in ("enumerate", "hull", "dp", "auto"):
         assert verdict(unit_types(0.85), solver=solver, beta=0.9).share == pytest.approx(0.9)
-    with pytest.raises(InputError, match="no solver is called"):
+    with pytest.raises(InputError, match="solver: is 'magic'"):
         verdict(unit_types(0.85), solver="magic")
 
 
@@ -123,14 +132,37 @@ def test_customizations_are_told() -> None:
     assert [text for text, holds in told.items() if holds is None] == [
         "an empty server takes its configuration when it can next start a job",
         "stalls may end before the server is empty",
-        "few servers stall at once, by a factor q(s) on beta",
+        "servers stall only while fewer than 10 % of them do, by a factor q(s) on beta",
     ]
-    plain = verdict(table1(0.5), faithful=True, stall_cap=None)
+    plain = verdict(table1(0.5), faithful=True, reduce_stalls=False, spread="off")
     assert plain.verdict is Verdict.CERTIFIED
     assert all(one.holds for one in plain.assumptions)
     silent = verdict(table1(0.5, "types.high-cpu.rate=0"), faithful=True)
     assert silent.verdict is Verdict.NOT_CERTIFIED
     assert failing(silent) == ["every type arrives"]
+
+
+@pytest.mark.parametrize("policy", ["algorithm1", "guarded"])
+def test_a_cap_is_told_only_where_there_is_one(policy: str) -> None:
+    def told(**options: Any) -> list[str]:
+        return [one.text for one in verdict(table1(0.5), policy, **options).assumptions if "q(s)" in one.text]
+
+    assert told(beta=0.9) == told(spread="off") == told(spread="off", stall_cap=0) == []
+    for options, share in (
+        ({}, "10 %"),
+        ({"beta": 0.9, "stall_cap": 0.015}, "1.5 %"),
+        ({"stall_cap": None}, "10 %"),
+    ):
+        (text,) = told(**options)
+        assert share in text
+    for options in ({"stall_cap": 0}, {"stall_cap": 0, "beta": 0.9}):
+        never = verdict(table1(0.5), policy, **options)
+        assert never.verdict is Verdict.NOT_CERTIFIED
+        assert never.share is None
+        assert "stall_cap = 0: none ever does" in never.why
+        claim = make_policy(policy, **options).claim()
+        assert isinstance(claim, MaxWeight)
+        assert proven_share(region_of(table1(0.5)), claim)[0] is None
 
 
 def test_a_cluster_that_changes_is_not_certified() -> None:
@@ -158,16 +190,67 @@ def test_fit_policies_get_what_is_known_and_no_more() -> None:
     ]
     slow = load_scenario("best-fit-trap", ["workload.intensity=0.2", "types.five.mean_service=3.0"])
     assert failing(verdict(slow, "best-fit")) == ["equal exponential service times"]
-    for policy in ("first-fit", "fifo", "tetris", "kubernetes-most-allocated", "m14", "g16", "easy-backfill", "?"):
+    for policy in ("first-fit", "fifo", "tetris", "kubernetes-most-allocated", "m14", "g16", "easy-backfill"):
         assert verdict(trap[0], policy).verdict is Verdict.NOT_CERTIFIED
     assert "reconstruction" in verdict(trap[0], "g16").why
     assert "example 1" in verdict(trap[0], "m14").why
+    assert "must know service times" in verdict(trap[0], "easy-backfill").why
 
 
 def test_all_policies_with_the_scenarios_own_first() -> None:
     scenario = load_scenario("best-fit-trap")
     found = guarantees(scenario, scaled_rates(scenario), region_of(scenario))
-    assert sorted(one.policy for one in found) == sorted(RULES)
+    assert [one.policy for one in found[1:]] == [name for name in POLICIES if name != "algorithm1"]
+    assert found[0].policy == "algorithm1"
     assert found[0].share == pytest.approx(0.98)  # its own b
-    own = load_scenario("best-fit-trap", ['policy.name="tetris"'])
+    own = load_scenario("best-fit-trap", ['policy={ name = "tetris" }'])
     assert guarantees(own, scaled_rates(own), region_of(own))[0].policy == "tetris"
+
+
+# -- a user's own ----------------------------------------------------------------------------------------------------
+
+
+class Own(Policy):
+    """Says nothing."""
+
+    name = "own"
+
+
+class Proven(Own):
+    """Says something."""
+
+    trust: bool | None = None
+
+    def claim(self) -> PolicyClaim:
+        return FixedShare(0.6, "my thesis", tuple(Need), (Assumption("jobs are nice", self.trust, "or so"),))
+
+
+def test_a_policy_of_ones_own_is_judged_by_what_it_says() -> None:
+    scenarios = [load_scenario("best-fit-trap", [f"workload.intensity={zeta}"]) for zeta in (0.5, 0.7)]
+    own = judged(scenarios[0], Own())
+    assert (own.policy, own.verdict) == ("own", Verdict.NOT_CERTIFIED)
+    assert own.why == "nothing is known of its share of the capacity region"
+    assert [judged(one, Proven()).verdict for one in scenarios] == [Verdict.CERTIFIED, Verdict.NOT_CERTIFIED]
+    found = judged(scenarios[0], Proven())
+    assert (found.share, found.source) == (0.6, "my thesis")
+    assert len(found.assumptions) == len(Need) + 1
+    assert failing(judged(table1(0.5), Proven())) == ["one resource"]
+    nasty = Proven()
+    nasty.trust = False
+    assert judged(scenarios[0], nasty).why == "my thesis needs: jobs are nice (or so)"
+
+
+def test_one_from_a_file_stands_first(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from slotwise.scheduling.api import Policy\n"
+        "from slotwise.scheduling.claims import FixedShare, Need\n"
+        "class Mine(Policy):\n"
+        "    name = 'best-fit'\n"  # even so, it is another one
+        "    def claim(self):\n"
+        "        return FixedShare(0.97, 'mine', (Need.POISSON,))\n"
+    )
+    scenario = load_scenario("best-fit-trap", [f'policy={{ name = "{file}:Mine" }}'])
+    found = guarantees(scenario, scaled_rates(scenario), region_of(scenario))
+    assert (found[0].policy, found[0].share, found[0].source) == (f"{file}:Mine", 0.97, "mine")
+    assert [one.policy for one in found[1:]] == list(POLICIES)

@@ -18,6 +18,7 @@ from scipy.optimize import linprog
 
 from slotwise.model import Scenario, integers, parse_scenario
 from slotwise.packing import Space, spaces_of
+from slotwise.scheduling.policies import make_policy
 from slotwise.theory import headroom_by_type, load_of, locate, region_of, scaled_rates
 from slotwise.theory.bounds import best_lower_bound, pools_of
 from slotwise.theory.capacity import assess
@@ -267,9 +268,9 @@ def test_servers_that_hold_other_types_are_not_alike() -> None:
         scenario = parse_scenario(
             alike | {"types": [alike["types"][0] | {"requires": requires}, alike["types"][1]]}
         )
-        found = guarantee(scenario, scaled_rates(scenario), region_of(scenario), "best-fit")
+        found = guarantee(scenario, scaled_rates(scenario), region_of(scenario), make_policy("best-fit"))
         assert found.verdict is verdict
-        own = guarantee(scenario, scaled_rates(scenario), region_of(scenario), "algorithm1")
+        own = guarantee(scenario, scaled_rates(scenario), region_of(scenario), make_policy("algorithm1"))
         assert own.verdict is Verdict.CERTIFIED
 
 

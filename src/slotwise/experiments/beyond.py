@@ -16,16 +16,17 @@ from slotwise.report.blocks import Block, Figure, Panel, Prose, Section
 from slotwise.report.drawing import curves, dots
 from slotwise.report.palette import label_of
 from slotwise.report.tables import number
+from slotwise.scheduling.policies import make_policy
 from slotwise.theory.load import region_of
 
 ZETA = 0.89
-KNOBS: dict[str, tuple[str, list[Any], Any]] = {
-    "b": ("b, the limit of beta", [0.7, 0.8, 0.9, 0.95, 0.98], 0.9),
-    "p": ("p, where beta starts", [-0.5, -0.05, 0.0, 0.5, 0.9], -0.05),
-    "z": ("z, how fast beta grows with the queue", [0.0005, 0.002, 0.005, 0.02, 0.1], 0.005),
-    "solver": ("the solver", ["hull", "enumerate", "approximate", "greedy", "greedy-fill"], "hull"),
+KNOBS: dict[str, tuple[str, list[Any]]] = {
+    "b": ("b, the limit of beta", [0.7, 0.8, 0.9, 0.95, 0.98]),
+    "p": ("p, where beta starts", [-0.5, -0.05, 0.0, 0.5, 0.9]),
+    "z": ("z, how fast beta grows with the queue", [0.0005, 0.002, 0.005, 0.02, 0.1]),
+    "solver": ("the solver", ["auto", "enumerate", "approximate", "greedy", "greedy-fill"]),
 }
-"""option of Algorithm 1: (what it is, values tried, default)"""
+"""option of Algorithm 1: (what it is, values tried, among them the default)"""
 MIX = {"standard": 2, "high-memory": 11, "high-cpu": 2}
 """what one request brings under batch arrivals: the mix of Table 1"""
 LAWS: dict[str, dict[str, Any]] = {
@@ -54,14 +55,22 @@ def _beyond(order: Order) -> Section:
 def _knobs(order: Order, start: float, end: float) -> list[Block]:
     base = table1(20, ZETA)
     run = changed(base, run=order.scale.run("algorithm1"))
+    usual = make_policy("algorithm1").options
     cells = [
-        Cell(run, "algorithm1", {knob: value}, knob, float(n), f"{value}{' (default)' if value == default else ''}")
-        for knob, (_, values, default) in KNOBS.items()
+        Cell(
+            run,
+            "algorithm1",
+            {knob: value},
+            knob,
+            float(n),
+            f"{value}{' (default)' if value == getattr(usual, knob) else ''}",
+        )
+        for knob, (_, values) in KNOBS.items()
         for n, value in enumerate(values)
     ]
     points = Points.of(cells, sweep(cells, order.share("beyond", start, end), order.workers))
     panels = []
-    for knob, (words, _, _) in KNOBS.items():
+    for knob, (words, _) in KNOBS.items():
         rows = [(p.label, p.policy, p.mean, p.low, p.high) for p in points.where(law=knob).all]
         told = ", ".join(f"{label}: {number(mean)}" for label, _, mean, _, _ in rows)
         panels.append(Panel(words, dots(rows, f"knob-{knob}"), f"Mean queue by {words}: {told}."))

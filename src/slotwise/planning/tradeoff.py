@@ -1,4 +1,4 @@
-"""Throughput that is proven against delay that is measured, over beta and the solver of Algorithm 1.
+"""Throughput that is proven against delay that is measured, over beta and the solver of a max-weight policy.
 
 A larger beta stalls servers sooner. That proves more (the region r beta C, or beta C^ where the solver is an argmax
 over a fixed set) and costs time in which stalled servers drain; a weaker solver is quicker and proves less. Which
@@ -16,6 +16,7 @@ from typing import Any
 from slotwise._version import __version__
 from slotwise.errors import InputError
 from slotwise.model import Scenario
+from slotwise.scheduling.claims import MaxWeight
 from slotwise.scheduling.policies import POLICIES
 from slotwise.simulation.choice import Choice
 from slotwise.simulation.engines import Engine, OnProgress
@@ -28,6 +29,8 @@ from slotwise.theory.region import Region, locate
 
 GRID = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)
 SOLVERS = ("auto", "greedy", "greedy-fill")
+USUAL = "algorithm1"
+"""tried where the scenario's own policy has no beta"""
 
 
 @dataclass(frozen=True)
@@ -132,23 +135,24 @@ def tradeoff(
 ) -> Tradeoff:
     """Run every beta with every solver. The policy is the scenario's own where it has a beta, else algorithm1."""
     ready = as_scenario(scenario, overrides)
-    chosen = policy or (ready.policy.name if _has_beta(ready.policy.name) else "algorithm1")
-    if not _has_beta(chosen):
-        known = ", ".join(name for name in POLICIES if _has_beta(name))
+    chosen = policy or (ready.policy.name if _max_weight(Choice.of(ready)) else USUAL)
+    given = _max_weight(Choice.of(ready, chosen))
+    if given is None:
+        known = ", ".join(name for name in POLICIES if _max_weight(Choice(name)))
         raise InputError(f"{chosen} has no beta to choose", where="policy", remedy=f"use one of: {known}")
     for beta in betas:
         if not 0 < beta < 1:
             raise InputError(f"is {beta:g}", where="beta", remedy="use numbers between 0 and 1")
     if not betas or not solvers:
         raise InputError("there is nothing to try", where="beta and solver", remedy="give at least one of each")
-    key = "b" if Choice.of(ready, chosen).options.get("beta") is None else "beta"
+    key = given.beta_option
     loaded = with_load(ready)
     columns = columns_of(loaded)
     rates = scaled_rates(loaded, columns)
     region: Region = locate(rates * [job_type.mean_service for job_type in loaded.types], columns)
     pairs = [(solver, beta) for solver in solvers for beta in betas]
     choices = [Choice.of(ready, chosen, **{key: beta, "solver": solver}) for solver, beta in pairs]
-    shares = [proven_share(loaded, rates, region, choice.options) for choice in choices]  # refuses unknown solvers
+    shares = [proven_share(region, claim) for choice in choices if (claim := _max_weight(choice))]
     results = run_policies(ready, choices, Engine(workers=workers), on_progress)
     settings = tuple(
         Setting(key, beta, solver, share, why, result)
@@ -157,8 +161,11 @@ def tradeoff(
     return Tradeoff(ready, chosen, region.intensity, settings)
 
 
-def _has_beta(policy: str) -> bool:
-    return policy in POLICIES and {"b", "beta", "solver"} <= POLICIES[policy].Options.model_fields.keys()
+def _max_weight(choice: Choice) -> MaxWeight | None:
+    """What the policy says of its beta; None where it has none that can be chosen, or no solver."""
+    policy = choice.make()
+    claim = policy.claim()
+    return claim if isinstance(claim, MaxWeight) and claim.beta_option and policy.solver else None
 
 
 def _longer(one: Result, other: Result) -> bool:

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from slotwise.errors import InputError
 from slotwise.scheduling import learnt as learning
+from slotwise.scheduling.claims import PolicyClaim, Unknown
 from slotwise.scheduling.hooks import HOOKS, Hooks, as_value, nothing
 from slotwise.scheduling.policymemory import Memory
 from slotwise.scheduling.reasons import Because, Reason
@@ -132,6 +133,12 @@ class Policy:
 
     def recalled(self, store: Store) -> None:
         """Everything is there again: work out what follows from it."""
+
+    # -- theory ---------------------------------------------------------------------------------------------------
+
+    def claim(self) -> PolicyClaim:
+        """What is proven of it, with these options. A subclass that decides otherwise must say so anew."""
+        return Unknown()
 
     # -- explanations ---------------------------------------------------------------------------------------------
 

@@ -62,7 +62,7 @@ class Bound:
     """of the `workload` bound"""
 
 
-SIZE_BLIND = "the policy does not know service times (not for clairvoyant ones such as easy-backfill)"
+SIZE_BLIND = "the policy does not know service times (not for clairvoyant ones)"
 NOTHING = Bound(0.0, "none", ("no bound above 0 is known for this load and these laws",))
 
 

@@ -6,8 +6,9 @@ import math
 from fractions import Fraction
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
+from slotwise.scheduling.claims import Assumption, MaxWeight, Need, PolicyClaim
 from slotwise.scheduling.policies import slots
 from slotwise.scheduling.policy import Policy, SolverOptions
 from slotwise.scheduling.reasons import Because, Reason
@@ -23,6 +24,7 @@ DEFAULT_CAP = 0.1
 class BetaOptions(SolverOptions):
     """When a server is worth too little; the defaults are those of section 7 of the paper."""
 
+    model_config = ConfigDict(allow_inf_nan=False)
     beta: float | None = Field(
         None, description="a constant beta instead of h(Q); also turns q(s) off unless stall_cap is given"
     )
@@ -57,6 +59,37 @@ class BetaOptions(SolverOptions):
         if self.beta is not None:
             return self.beta
         return self.b * (self.p + (1.0 - self.p) * math.tanh(self.z * waiting))
+
+    def claim(self, *needs: Need, assumptions: tuple[Assumption, ...], note: str = "") -> MaxWeight:
+        """Theorem 1 with these options. As p <= 1 and z > 0, h(Q) rises to b."""
+        if self.beta is not None:
+            limit = Assumption("0 < beta < 1", True, f"beta = {self.beta:g}, constant")
+        else:
+            limit = Assumption(
+                "beta increases with the queues to a limit between 0 and 1",
+                True,
+                f"h(Q) with b = {self.b:g}, p = {self.p:g}, z = {self.z:g} tends to {self.b:g}",
+            )
+        return MaxWeight(
+            beta=self.b if self.beta is None else self.beta,
+            limit=limit,
+            solver=self.solver,
+            epsilon=self.epsilon,
+            stall_share=self.cap,
+            beta_option="b" if self.beta is None else "beta",
+            needs=needs,
+            assumptions=assumptions,
+            note=note,
+        )
+
+    def few_at_once(self, verb: str, holds: bool | None, detail: str) -> tuple[Assumption, ...]:
+        """What q(s) does, where it is not 1: servers stall, or turn, only while few do."""
+        if self.cap is None:
+            return ()
+        if self.cap == 0:
+            return (Assumption(f"a server may {verb}", False, "stall_cap = 0: none ever does"),)
+        text = f"servers {verb} only while fewer than {100 * self.cap:g} % of them do, by a factor q(s) on beta"
+        return (Assumption(text, holds, detail),)
 
 
 def write_beta(o: BetaOptions, store: Store) -> None:
@@ -142,3 +175,24 @@ class Algorithm1(SlotPolicy):
         write_beta(o, store)
         whole = store.arrays["policy_ints"]
         whole[slots.FAITHFUL], whole[slots.REDUCES] = o.faithful, o.reduce_stalls
+
+    def claim(self) -> PolicyClaim:
+        o: Algorithm1Options = self.options
+        departures = []
+        if not o.faithful:
+            departures.append(
+                Assumption(
+                    "an empty server takes its configuration when it can next start a job",
+                    None,
+                    "departs from the paper's words; with nothing to preempt it is a reset without a stall",
+                )
+            )
+        if o.reduce_stalls:
+            departures.append(
+                Assumption(
+                    "stalls may end before the server is empty", None, "section 6.3 shortens stalled periods"
+                )
+            )
+        departures += o.few_at_once("stall", None, "section 6.4 says that the proof extends, and leaves it out")
+        needs = (Need.EVERY_TYPE_ARRIVES,) if o.faithful else ()
+        return o.claim(*needs, assumptions=tuple(departures))

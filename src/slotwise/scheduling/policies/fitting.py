@@ -15,6 +15,7 @@ from pydantic import Field
 
 from slotwise._kernel import kernel
 from slotwise.scheduling import chance, firsttree, fitindex
+from slotwise.scheduling.claims import Assumption, FixedShare, Need, PolicyClaim, Unknown
 from slotwise.scheduling.moves import start
 from slotwise.scheduling.policy import FitOptions, Options, Policy, SolverOptions
 from slotwise.scheduling.policymemory import Memory
@@ -254,12 +255,35 @@ class Fitting(Policy):
         return super().why_waits(view, i)
 
 
+def share_of_one_resource(share: float) -> FixedShare:
+    """Psychas and Ghaderi 2019: alike servers, one resource, one service rate, no types needed."""
+    return FixedShare(
+        share,
+        "Psychas and Ghaderi 2019",
+        needs=(
+            Need.SERVERS_STAY,
+            Need.POISSON,
+            Need.ONE_RESOURCE,
+            Need.ALIKE_SERVERS,
+            Need.EQUAL_EXPONENTIAL,
+        ),
+        assumptions=(
+            Assumption(
+                "time in slots, geometric services", None, "continuous time here, as the limit of short slots"
+            ),
+        ),
+    )
+
+
 class BestFit(Fitting):
     """BF-J/S of Psychas & Ghaderi (2019), by the sum of the free shares."""
 
     name = "best-fit"
     summary = "a job goes where least is left free; a server takes the largest waiting type that fits"
     job_rule = LARGEST
+
+    def claim(self) -> PolicyClaim:
+        return share_of_one_resource(1 / 2)
 
 
 class WorstFit(Fitting):
@@ -297,6 +321,9 @@ class Fifo(Fitting):
     keeps = frozenset({"free", "tree"})
     server_rule = LOWEST_NUMBER
     blocks = True
+
+    def claim(self) -> PolicyClaim:
+        return Unknown("the job at the head blocks the others, so room stays empty; no share known")
 
 
 class KubernetesLeast(Fitting):

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from slotwise.scheduling.claims import PolicyClaim, Unknown
 from slotwise.scheduling.policies.algorithm1 import SlotPolicy
 from slotwise.scheduling.policy import SolverOptions
 from slotwise.scheduling.reasons import Because, Reason
@@ -36,6 +37,13 @@ class M14(SlotPolicy):
     @property
     def log_weights(self) -> bool:
         return bool(self.options.weights == "log")
+
+    def claim(self) -> PolicyClaim:
+        return Unknown(
+            "refreshing each server on its own has no guarantee, and is unstable in the paper's example 1 (intensity"
+            " 0.89); the proof of Maguluri and Srikant 2014 needs all servers empty at once",
+            "section 3, remark 2",
+        )
 
     def why_waits(self, view: View, i: int) -> Because:
         if self.own_queues:

@@ -22,6 +22,7 @@ from pydantic import Field
 
 from slotwise._kernel import kernel
 from slotwise.scheduling import bitmap, chance
+from slotwise.scheduling.claims import PolicyClaim, Unknown
 from slotwise.scheduling.learnt import Names
 from slotwise.scheduling.memory import int_rows
 from slotwise.scheduling.moves import hold_room, start
@@ -322,6 +323,13 @@ class G16(Policy):
 
     def recalled(self, store: Store) -> None:
         set_rate(store.state)
+
+    def claim(self) -> PolicyClaim:
+        return Unknown(
+            "as published stable inside the whole region, for Poisson arrivals and exponential services; this is a"
+            " reconstruction, so nothing is claimed for it",
+            "Ghaderi 2016",
+        )
 
     def why_waits(self, view: View, i: int) -> Because:
         return Because(Reason.NOT_SAMPLED, {"rate": float(view.store.state.tick_rate)})

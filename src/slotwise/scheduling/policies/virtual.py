@@ -16,8 +16,17 @@ import numpy as np
 from slotwise._kernel import kernel
 from slotwise.errors import InputError
 from slotwise.scheduling import bitmap, fitindex
+from slotwise.scheduling.claims import PolicyClaim
 from slotwise.scheduling.moves import start
-from slotwise.scheduling.policies.fitting import LARGEST, Fitting, fits, next_job, set_need, set_type_need
+from slotwise.scheduling.policies.fitting import (
+    LARGEST,
+    Fitting,
+    fits,
+    next_job,
+    set_need,
+    set_type_need,
+    share_of_one_resource,
+)
 from slotwise.scheduling.policies.slots import first_empty
 from slotwise.scheduling.policymemory import Memory
 from slotwise.scheduling.state import (
@@ -260,6 +269,9 @@ class Vqs(Fitting):
         store.values_of(QUEUES)[:] = virtual_queues(demand, unit, depth)
         store.values_of(CONFIGURATIONS)[:] = reduced_configurations(depth)
         store.put_score(self.coefficients(store.sizes.capacity.astype(np.float64)))
+
+    def claim(self) -> PolicyClaim:
+        return share_of_one_resource(2 / 3)
 
 
 class VqsBf(Vqs):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from slotwise.scheduling.claims import Assumption, Need, PolicyClaim
 from slotwise.scheduling.hooks import late
 from slotwise.scheduling.learnt import Names
 from slotwise.scheduling.policies.algorithm1 import BetaOptions, stalled_because, write_beta
@@ -75,6 +76,18 @@ class Guarded(Policy):
 
     def recalled(self, store: Store) -> None:
         usable.count_servers(store.state)
+
+    def claim(self) -> PolicyClaim:
+        """docs/theory/guarded.md has the proof."""
+        o: GuardedOptions = self.options
+        by_type = Assumption(
+            "jobs that ask for less than their type count with their type's demand when queues are very long",
+            True,
+            "the region is that of the types' demands; packing by actual demands can only be seen to do better",
+        )
+        few = o.few_at_once("turn", True, "a server that may not turn yet is counted as one that turns")
+        note = ", for servers that turn without stalling"
+        return o.claim(Need.ADDITIVE, assumptions=(by_type, *few), note=note)
 
     def why_waits(self, view: View, i: int) -> Because:
         if because := view.no_room(i):
