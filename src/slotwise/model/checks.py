@@ -141,6 +141,8 @@ def _largest_shortfall(resources: Sequence[str], servers: Sequence[ServerClass],
 
 
 def _check_rates(scenario: Scenario) -> None:
+    from slotwise.model.scenario import SMALLEST  # which needs this module
+
     arrivals = scenario.workload.arrivals
     if isinstance(arrivals, BatchArrivals):
         _check_batches(scenario, arrivals)
@@ -152,6 +154,10 @@ def _check_rates(scenario: Scenario) -> None:
                 "batches bring several types, so they cannot belong to one",
                 where=f"{where}.arrivals",
                 remedy="move the law to workload.arrivals",
+            )
+        if job_type.rate is not None and 0 < job_type.rate < SMALLEST:
+            raise InputError(
+                f"is {job_type.rate:g}", where=f"{where}.rate", remedy="give 0, or use a longer unit of time"
             )
         if job_type.rate is None:
             raise InputError(
