@@ -155,10 +155,13 @@ def _check_rates(scenario: Scenario) -> None:
                 where=f"{where}.arrivals",
                 remedy="move the law to workload.arrivals",
             )
-        if job_type.rate is not None and 0 < job_type.rate < SMALLEST:
-            raise InputError(
-                f"is {job_type.rate:g}", where=f"{where}.rate", remedy="give 0, or use a longer unit of time"
-            )
+        for key, value in (("rate", job_type.rate), ("mean_service", job_type.mean_service)):
+            if value is not None and 0 < value < SMALLEST:
+                raise InputError(
+                    f"is {value:g}",
+                    where=f"{where}.{key}",
+                    remedy=f"use another unit of time: {SMALLEST:g} or more",
+                )
         if job_type.rate is None:
             raise InputError(
                 "has no rate",

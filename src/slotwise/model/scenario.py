@@ -19,7 +19,7 @@ Size = Annotated[Decimal, Field(ge=0, allow_inf_nan=False, max_digits=24)]
 Name = Annotated[str, Field(min_length=1)]
 LARGEST, SMALLEST = 1e30, 1e-30
 """numbers beyond these overflow, or vanish, when they are multiplied: another unit would be better"""
-Positive = Annotated[float, Field(gt=0, ge=SMALLEST, le=LARGEST, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
 MOST_SERVERS = 10_000_000
 
