@@ -92,10 +92,13 @@ def test_overload_and_starvation_have_verdicts_of_their_own() -> None:
     # small jobs keep every server partly busy, so that best-fit never has room for one that takes a whole server
     blocked = parse_scenario(
         {
-            "cluster": {"resources": ["r"], "servers": [{"name": "s", "count": 4, "capacity": [10]}]},
-            "types": [{"name": "small", "demand": [1], "rate": 30}, {"name": "whole", "demand": [10], "rate": 0.3}],
+            "cluster": {"resources": ["r"], "servers": [{"name": "s", "count": 4, "capacity": [100]}]},
+            "types": [
+                {"name": "small", "demand": [1], "rate": 380},
+                {"name": "whole", "demand": [100], "rate": 0.1},
+            ],
             "policy": {"name": "best-fit"},
-            "run": {"events": 20_000},
+            "run": {"events": 80_000},
         }
     )
     result = slotwise.simulate(blocked)
