@@ -15,10 +15,11 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import sys
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from typing import Any
 
@@ -182,15 +183,16 @@ def main(arguments: list[str] | None = None) -> None:
     begun = time.perf_counter()
     measured(stable_case(0, given.seed), 0)  # compiles
     measured(stable_case(3, given.seed), 0)
-    with ThreadPoolExecutor(given.threads) as pool:
-        stable = [pool.submit(measured, stable_case(n, given.seed), given.longer) for n in range(given.stable)]
-        unstable = [pool.submit(measured, unstable_case(n, given.seed), 0) for n in range(given.unstable)]
-        rows = {"stable": [one.result() for one in stable], "unstable": [one.result() for one in unstable]}
-    if given.rows:
-        with open(given.rows, "w") as file:
-            for kind, found in rows.items():
-                file.writelines(json.dumps({"kind": kind, **row}) + "\n" for row in found)
-    for kind, found in rows.items():
+    rows: dict[str, list[dict[str, Any]]] = {"stable": [], "unstable": []}
+    with ThreadPoolExecutor(given.threads) as pool, open(given.rows or os.devnull, "w") as file:
+        work = {
+            pool.submit(measured, unstable_case(n, given.seed), 0): "unstable" for n in range(given.unstable)
+        } | {pool.submit(measured, stable_case(n, given.seed), given.longer): "stable" for n in range(given.stable)}
+        for one in as_completed(work):
+            rows[work[one]].append(one.result())
+            file.write(json.dumps({"kind": work[one], **one.result()}) + "\n")
+            file.flush()
+    for kind, found in ((kind, found) for kind, found in rows.items() if found):
         counts = Counter(row["verdict"] for row in found)
         told = ", ".join(f"{verdict} {count / len(found):.1%}" for verdict, count in counts.most_common())
         print(f"{kind}, {len(found)} workloads: {told}")

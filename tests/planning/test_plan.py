@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from slotwise.cli.plan import plan as command
 from slotwise.cli.plan import plan_view
-from slotwise.errors import InputError
+from slotwise.errors import InputError, SlotwiseError
 from slotwise.model import Failures, Scenario, parse_scenario
 from slotwise.planning import Answer, plan
 from slotwise.planning.targets import measure
@@ -272,3 +272,29 @@ def test_a_policy_that_draws_is_run_again_on_a_trace() -> None:
     found = plan(scenario, {"mean_queue": 20.0}, "random-fit")
     assert found.best.replications >= 4
     assert "95% confidence covers the policy's own random choices" in found.statement
+
+
+def test_from_what_one_owns() -> None:
+    """Six more than four: the same ten servers as from scratch, and nothing where there are enough."""
+    made = many(8.0)
+    four = made.model_copy(
+        update={
+            "cluster": made.cluster.model_copy(
+                update={"servers": (made.cluster.servers[0].model_copy(update={"count": 4}),)}
+            )
+        }
+    )
+    scratch = plan(four, {"mean_wait": 0.3})
+    kept = plan(four, {"mean_wait": 0.3}, keep=True)
+    assert kept.servers == scratch.servers
+    assert kept.more == {"s": scratch.servers["s"] - 4}
+    assert "more than there are" in kept.statement
+    assert "Intensity" in kept.statement
+    enough = plan(four, {"mean_wait": 0.3}, least={"s": 20})
+    assert enough.more == {"s": 0}
+    with pytest.raises(SlotwiseError, match="out of reach"):
+        plan(four, {"mean_wait": 0.3}, most={"s": 8})
+    with pytest.raises(InputError, match="no server class is called 'big'"):
+        plan(four, {"mean_wait": 0.3}, most={"big": 8})
+    with pytest.raises(InputError, match="no type is called 'jobb'; use one of: job"):
+        plan(four, {"jobb.p95_wait": 0.3})

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from slotwise.cli.running import JsonOption, ScenarioArgument, SetOption
 from slotwise.model import load_scenario
+from slotwise.simulation.workload import window_words
 from slotwise.theory.capacity import assess
 from slotwise.theory.rendering import render
 
@@ -27,8 +28,11 @@ def capacity(
       slotwise capacity mine.toml
       slotwise capacity table1 --set workload.intensity=0.95
     """
-    found = assess(load_scenario(scenario, overrides or []))
+    ready = load_scenario(scenario, overrides or [])
+    found = assess(ready)
     if as_json:
         print(json.dumps(found.as_dict(), indent=2))
     else:
         Console().print(render(found))
+        if told := window_words(ready):
+            Console().print(told.replace("this capacity", "the capacity of all servers"))

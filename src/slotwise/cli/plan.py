@@ -25,6 +25,7 @@ from slotwise.planning.plan import InterruptedPlanError, Plan, describe
 from slotwise.planning.plan import plan as make_plan
 from slotwise.planning.targets import MEANINGS, meaning, parse_targets
 from slotwise.planning.trials import Answer
+from slotwise.simulation.workload import window_words
 
 COLOUR = {Answer.MEETS: "green", Answer.MISSES: "red", Answer.DOUBT: "yellow", Answer.IMPOSSIBLE: "dim"}
 
@@ -163,7 +164,11 @@ def plan_view(found: Plan, width: int) -> RenderableType:
 
 
 def _warnings(found: Plan) -> list[Text]:
-    return [Text(f"note: {line}", "yellow") for line in found.warnings]
+    told = window_words(found.scenario)
+    first = (
+        [Text(told.replace("this capacity", "the capacity of the scenario's own servers"), "dim")] if told else []
+    )
+    return first + [Text(f"note: {line}", "yellow") for line in found.warnings]
 
 
 def describe_limit(found: Plan) -> str:

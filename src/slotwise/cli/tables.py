@@ -15,6 +15,7 @@ from rich.text import Text
 from slotwise.simulation.drift import Stability
 from slotwise.simulation.result import Result
 from slotwise.simulation.statistics import Interval
+from slotwise.simulation.workload import window_words
 
 POLICY_WIDTH = FOLDED = 16
 """the least width of a column whose text may be folded"""
@@ -152,6 +153,8 @@ def _notes(results: Sequence[Result]) -> list[str]:
     elif kinds:
         kind, bound = next(iter(kinds.items()))
         notes.append(f"no size-blind policy can have a mean queue below {number(bound.mean_queue)} ({kind})")
+    told = window_words(results[0].scenario)
+    notes += [told.replace("this capacity", "the capacity of all servers")] if told else []
     solvers = sorted({result.runs[0].solver for result in results} - {""})
     notes += [f"configurations: {solver}" for solver in solvers]
     notes.append(

@@ -141,6 +141,8 @@ def _largest_shortfall(resources: Sequence[str], servers: Sequence[ServerClass],
 
 
 def _check_rates(scenario: Scenario) -> None:
+    from slotwise.model.scenario import SMALLEST  # which needs this module
+
     arrivals = scenario.workload.arrivals
     if isinstance(arrivals, BatchArrivals):
         _check_batches(scenario, arrivals)
@@ -153,6 +155,13 @@ def _check_rates(scenario: Scenario) -> None:
                 where=f"{where}.arrivals",
                 remedy="move the law to workload.arrivals",
             )
+        for key, value in (("rate", job_type.rate), ("mean_service", job_type.mean_service)):
+            if value is not None and 0 < value < SMALLEST:
+                raise InputError(
+                    f"is {value:g}",
+                    where=f"{where}.{key}",
+                    remedy=f"use another unit of time: {SMALLEST:g} or more",
+                )
         if job_type.rate is None:
             raise InputError(
                 "has no rate",

@@ -17,8 +17,11 @@ from slotwise.model.laws import ArrivalLaw, Exponential, Poisson, ServiceLaw
 
 Size = Annotated[Decimal, Field(ge=0, allow_inf_nan=False, max_digits=24)]
 Name = Annotated[str, Field(min_length=1)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+LARGEST, SMALLEST = 1e30, 1e-30
+"""numbers beyond these overflow, or vanish, when they are multiplied: another unit would be better"""
+Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
+MOST_SERVERS = 10_000_000
 
 
 class Part(BaseModel):
@@ -38,7 +41,7 @@ class ServerClass(Part):
     """Servers that are alike."""
 
     name: Name = Field(description="what the class is called")
-    count: int = Field(ge=0, description="how many servers of this class there are")
+    count: int = Field(ge=0, le=MOST_SERVERS, description="how many servers of this class there are")
     capacity: tuple[Size, ...] = Field(description="how much of each resource one server has, in their order")
     labels: Labels = Field({}, description='what job types may require, such as `{ gpu = "a100", zone = "b" }`')
     price: NonNegative | None = Field(None, description="cost of one server, for `slotwise plan`")

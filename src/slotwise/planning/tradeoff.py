@@ -20,9 +20,8 @@ from slotwise.scheduling.claims import MaxWeight
 from slotwise.scheduling.policies import POLICIES
 from slotwise.simulation.choice import Choice
 from slotwise.simulation.engines import Engine, OnProgress
-from slotwise.simulation.result import Result
+from slotwise.simulation.result import Result, paired_queues
 from slotwise.simulation.simulate import as_scenario, run_policies
-from slotwise.simulation.statistics import paired_difference
 from slotwise.theory.guarantee import proven_share
 from slotwise.theory.load import columns_of, scaled_rates, with_load
 from slotwise.theory.region import Region, locate
@@ -90,7 +89,10 @@ class Tradeoff:
             rest = "no setting that is proven for this load has a significantly shorter queue"
         else:
             most = max((setting.share or 0.0 for setting in self.settings), default=0.0)
-            ground = f"no setting is proven at this load{law}: the most is {most:.4g}, the load is at {self.intensity:.4g}"
+            if most > self.intensity:
+                ground = f"settings are proven{law} up to {most:.4g}, with the load at {self.intensity:.4g}, but their queues grew in these runs: run longer"
+            else:
+                ground = f"no setting is proven at this load{law}: the most is {most:.4g}, the load is at {self.intensity:.4g}"
             rest = "it has the shortest queue" if not best.result.grows else "and every setting's queue grows"
         return f"Use {best.name} ({ground}): {found}; {rest}."
 
@@ -170,5 +172,5 @@ def _max_weight(choice: Choice) -> MaxWeight | None:
 
 def _longer(one: Result, other: Result) -> bool:
     """Whether the first has a significantly longer queue, on the same jobs."""
-    difference = paired_difference([run.mean_queue for run in one.runs], [run.mean_queue for run in other.runs])
+    difference = paired_queues(one, other)
     return difference.mean > 0 if difference.low is None else difference.low > 0

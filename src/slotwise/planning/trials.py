@@ -37,7 +37,7 @@ from slotwise.simulation.engines import Batch, Engine
 from slotwise.simulation.judging import judge
 from slotwise.simulation.measurements import Measurements
 from slotwise.simulation.replication import Task
-from slotwise.simulation.sequential import LONGER, MOST_EVENTS, first_events
+from slotwise.simulation.sequential import LONGER, MOST_EVENTS, MOST_WORK, first_events
 from slotwise.simulation.simulate import InterruptedRunError
 from slotwise.simulation.statistics import Interval
 from slotwise.theory.bounds import changes_of
@@ -223,6 +223,8 @@ class Trials:
                     break
                 task, runs = replace(task, events=min(LONGER * task.events, MOST_EVENTS)), []
             if verdict is not Answer.DOUBT or len(runs) < look:  # fewer: any other run would be the same
+                break
+            if task.events is not None and 2 * look * task.events > MOST_WORK:
                 break
         return Trial(counts, asked.cost(counts), verdict, why, len(runs), estimates, tuple(runs))
 

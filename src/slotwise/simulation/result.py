@@ -326,6 +326,14 @@ class Result:
         )
 
 
+def paired_queues(one: Result, other: Result) -> Interval:
+    """Mean queue of the first less that of the second, paired by replication. One whose queue grows may have been run less often."""
+    both = min(len(one.runs), len(other.runs))
+    return paired_difference(
+        [run.mean_queue for run in one.runs[:both]], [run.mean_queue for run in other.runs[:both]]
+    )
+
+
 @dataclass(frozen=True)
 class Comparison:
     """The same workload through several policies."""
@@ -335,11 +343,7 @@ class Comparison:
     def difference(self, first: str, second: str) -> Interval:
         """Mean queue of the first policy less that of the second, paired by replication (common random numbers)."""
         by_name = {result.policy: result for result in self.results}
-        one, other = by_name[first], by_name[second]
-        both = min(len(one.runs), len(other.runs))  # one whose queue grows may have been run less often
-        return paired_difference(
-            [run.mean_queue for run in one.runs[:both]], [run.mean_queue for run in other.runs[:both]]
-        )
+        return paired_queues(by_name[first], by_name[second])
 
     @property
     def best(self) -> Result:

@@ -1,6 +1,6 @@
 """How long to run, where the scenario leaves it open: until the verdict is clear, then until the answer is precise enough.
 
-1. A replication begins with 20 times the longest mean service time (a quarter of it is warm-up), and 20,000 events at least. While it is too
+1. A replication begins with 20 times the longest mean service time (a quarter of it is warm-up), and 50,000 events at least. While it is too
    short to tell whether the queue stays bounded, four times as many events are run, up to MOST_EVENTS a replication. The random
    numbers are the same, so a longer run begins like the shorter one.
 2. Where the queue is stable, replications are added, at least until there are ten, until the half-width of the 95 % interval of the
@@ -24,7 +24,7 @@ from slotwise.simulation.replication import Task
 from slotwise.simulation.result import Result
 from slotwise.workloads.jobs import Jobs
 
-LEAST_EVENTS = 20_000
+LEAST_EVENTS = 50_000
 MOST_EVENTS = 2_000_000
 """of one replication"""
 MOST_WORK = 10_000_000

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from slotwise.model import Scenario
 from slotwise.theory.load import scaled_rates
 from slotwise.workloads.jobs import Jobs, jobs_from_laws
+from slotwise.workloads.window import in_words, window_of
 
 
 def jobs_of(scenario: Scenario) -> Jobs:
@@ -14,3 +17,15 @@ def jobs_of(scenario: Scenario) -> Jobs:
 
         return jobs_from_trace(scenario)
     return jobs_from_laws(scenario, scaled_rates(scenario))
+
+
+def window_words(scenario: Scenario) -> str:
+    """Of a trace: what it offers, and what a run of it sees, as multiples of all servers; nothing of other workloads."""
+    if scenario.workload.trace is None:
+        return ""
+    jobs = jobs_of(scenario)
+    chunk = jobs.open(np.random.SeedSequence(0)).next(max(1, jobs.count or 1))
+    demand = chunk.demand if chunk.demand is not None else jobs.sizes.demand[chunk.job_type]
+    seen = window_of(chunk.time, chunk.duration, demand.astype(np.float64))
+    counts = np.array([server.count for server in scenario.cluster.servers])
+    return "" if seen is None else in_words(seen, (counts @ jobs.sizes.capacity).astype(np.float64))

@@ -77,10 +77,16 @@ def summary_view(summary: Summary) -> RenderableType:
         time = summary.duration[level]
         demands = (_number(values[level]) for values in summary.demand.values())
         spread.add_row(level, _number(time) if level == "cv" else duration_text(time), *demands)
-    load = _table("resource", "load", "in servers", title="offered load")
+    load = _table("resource", "offered", "in servers", "mean in\nthe trace", "peak in\nthe trace", title="load")
     for name, value in summary.load.items():
         servers = summary.load_in_servers.get(name)
-        load.add_row(name, _number(value), _number(servers))
+        seen = (summary.window or {}).get(name, {})
+        load.add_row(name, _number(value), _number(servers), _number(seen.get("mean")), _number(seen.get("peak")))
+    told = (
+        [Text(summary.window_words.replace("this capacity", "one server's capacity"))]
+        if summary.window_words
+        else []
+    )
     burst = _table("window", "dispersion", title="burstiness (1 is Poisson)")
     for window, value in summary.burstiness["idc"].items():
         burst.add_row(duration_text(float(window.removesuffix("s"))), _number(value))
@@ -91,7 +97,7 @@ def summary_view(summary: Summary) -> RenderableType:
         text = "  ".join(f"{n} {v:g}" for n, v in zip(summary.load, shape["demand"], strict=True))
         shapes.add_row(text, f"{shape['share']:.1%}", duration_text(shape["mean_duration"]))
     gap = Text("")
-    return Group(_facts(summary), gap, spread, gap, load, gap, burst, gap, shapes)
+    return Group(_facts(summary), gap, spread, gap, load, *told, gap, burst, gap, shapes)
 
 
 def types_view(typing: Typing, trace: Trace) -> RenderableType:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from slotwise.errors import InputError
 from slotwise.workloads.traces.schema import DEMAND, Trace
+from slotwise.workloads.window import in_words, window_of
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 WINDOWS = (60.0, 300.0, 1200.0, 3600.0)
@@ -43,6 +44,10 @@ class Summary:
     burstiness: dict[str, Any]
     load: dict[str, float]
     load_in_servers: dict[str, float]
+    window: dict[str, dict[str, float]] | None
+    """by resource: offered, mean and peak; see `slotwise.workloads.window`"""
+    window_words: str
+    """how these figures explain each other; empty where no capacity is known"""
     batches: dict[str, float] | None
     tenants: int | None
     censored: float | None
@@ -118,6 +123,8 @@ def summarise(trace: Trace, capacity: Mapping[str, float] | None = None) -> Summ
     top = shapes.sort("jobs", *columns, descending=True).head(SHAPES)
     load = offered_load(trace)
     room = {**trace.meta.capacity, **(capacity or {})}
+    seen = window_of(trace.arrival, trace.duration, trace.demands())
+    one = np.array([float(room.get(name, 0.0)) for name in trace.resources])
     batches = None
     if "batch" in frame.columns and frame["batch"].null_count() < len(trace):
         sizes = frame["batch"].drop_nulls().value_counts()["count"].to_numpy().astype(np.float64)
@@ -150,6 +157,13 @@ def summarise(trace: Trace, capacity: Mapping[str, float] | None = None) -> Summ
         burstiness=burstiness(arrival),
         load=load,
         load_in_servers={name: value / room[name] for name, value in load.items() if room.get(name)},
+        window=None
+        if seen is None
+        else {
+            name: {"offered": float(seen.offered[r]), "mean": float(seen.mean[r]), "peak": float(seen.peak[r])}
+            for r, name in enumerate(trace.resources)
+        },
+        window_words=in_words(seen, one) if seen is not None and one.any() else "",
         batches=batches,
         tenants=frame["tenant"].n_unique() if "tenant" in frame.columns else None,
         censored=float(frame["censored"].mean() or 0.0) if "censored" in frame.columns else None,  # type: ignore[arg-type]
