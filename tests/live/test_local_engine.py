@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -75,10 +76,8 @@ def wait_for(condition: Callable[[], bool]) -> None:
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path / "engine"
-    try:
+    with suppress(FileNotFoundError, ProcessLookupError):  # it has gone
         os.kill(supervisor_of(tmp_path / "engine"), signal.SIGKILL)
-    except (FileNotFoundError, ProcessLookupError):
-        pass  # it has gone
 
 
 @pytest.fixture

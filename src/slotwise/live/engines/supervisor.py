@@ -30,6 +30,7 @@ import signal
 import socket
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 VERSION = 1
@@ -88,6 +89,8 @@ class Supervisor:
         self.ended: dict[Key, tuple[int | None, float, str]] = {}
         """not settled: status (None: not known), time, reason"""
         self.use: dict[str, dict[int, int]] = {"cpu": {}, "gpu": {}}
+        self.log = -1
+        self.log_size = self.log_base = 0
         self.lines: list[str] = []
         self.claimed: list[dict[str, Any]] = []
         self.untold: list[Key] = []
@@ -142,7 +145,7 @@ class Supervisor:
         folder = os.open(self.folder, os.O_RDONLY)
         os.fsync(folder)
         os.close(folder)
-        if hasattr(self, "log"):
+        if self.log >= 0:
             os.close(self.log)
         self.log = os.open(path, os.O_WRONLY | os.O_APPEND)
         self.log_size = os.fstat(self.log).st_size
@@ -261,7 +264,7 @@ class Supervisor:
 
     def reap(self) -> list[Key]:
         """Jobs whose first process has ended; what it left behind of its process group is ended too."""
-        gone = []
+        gone: list[Key] = []
         while True:
             try:
                 status = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -270,10 +273,8 @@ class Supervisor:
             if status is None:
                 return gone
             pid = status.si_pid
-            try:  # while the zombie is there, the number is nobody else's
-                os.killpg(pid, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                pass  # none is left
+            with suppress(ProcessLookupError, PermissionError):  # none is left
+                os.killpg(pid, signal.SIGKILL)  # while the zombie is there, the number is nobody else's
             os.waitpid(pid, 0)
             key = self.by_pid.pop(pid, None)
             if key is None:
@@ -312,10 +313,8 @@ class Supervisor:
         now = time.monotonic()
         for key, one in (*self.running.items(), *self.adopted.items()):
             if one.kill_at and now >= one.kill_at and one.pid:
-                try:
+                with suppress(ProcessLookupError):  # it has just ended
                     os.killpg(one.pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass  # it has just ended
             if one.limit:
                 self.shorten(output_path(self.folder, *key), one.limit)
         gone = []
