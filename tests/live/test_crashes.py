@@ -15,7 +15,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-
 from slotwise.live.engines.local import LocalEngine
 from slotwise.live.engines.protocol import Engine, ServerUp
 from slotwise.live.engines.simulated import SimulatedEngine, exponential
@@ -57,16 +56,16 @@ def live(url: str, engine: Callable[[Path], Engine], folder: Path, told: int, se
     mine: list[int] = []
     body = json.dumps({"argv": argv, "cwd": str(folder)})
     while True:
-        kind = chance.random()
+        kind, number = chance.random(), chance.choice(mine or [0])
         if kind < 0.7 and sum(loop.ledger.core.waiting.values()) < 60:
             job_type, needs = chance.choice([("small", {}), ("large", {}), (None, {"cpu": 2.0})])
             new = [NewJob("t", job_type, needs, {}, body=body) for _ in range(chance.choice([1, 1, 8]))]
             mine = loop.submit(new).result()
             os.write(told, f"{' '.join(map(str, mine))}\n".encode())
         elif kind < 0.8 and mine:
-            ask(loop, lambda ledger, now, job=chance.choice(mine): ledger.cancel(job, now))
+            ask(loop, lambda ledger, now, job=number: ledger.cancel(job, now))
         elif kind < 0.85 and mine:
-            ask(loop, lambda ledger, now, job=chance.choice(mine): ledger.stop(job, now))
+            ask(loop, lambda ledger, now, job=number: ledger.stop(job, now))
         elif kind < 0.9:
             name = chance.choice(SERVERS).name
             ask(loop, lambda ledger, now, name=name: ledger.drain(name, now))
@@ -81,7 +80,9 @@ def ask(loop: Loop, act: Callable[..., Any]) -> None:
     assert future.exception() is None or "job" in str(future.exception()), future.exception()
 
 
-def crash(url: str, engine: Callable[[Path], Engine], folder: Path, chance: random.Random, argv: list[str]) -> list[int]:
+def crash(
+    url: str, engine: Callable[[Path], Engine], folder: Path, chance: random.Random, argv: list[str]
+) -> list[int]:
     """One life of the service, ended by SIGKILL; the jobs that were acknowledged."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -167,5 +168,3 @@ def test_killed_with_real_processes(store_url: str, tmp_path: Path) -> None:
             assert ran[job.id] == 1
     store.close()
     os.kill(int((tmp_path / "engine" / "lock").read_text()), signal.SIGKILL)
-
-

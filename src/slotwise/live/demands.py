@@ -30,12 +30,16 @@ def exact(needs: Mapping[str, float], cluster: Cluster) -> tuple[Decimal, ...]:
     for name in needs:
         if name not in cluster.resources:
             raise InputError(
-                f"no resource is called {name!r}", where="needs", remedy=f"use one of: {', '.join(cluster.resources)}"
+                f"no resource is called {name!r}",
+                where="needs",
+                remedy=f"use one of: {', '.join(cluster.resources)}",
             )
     return tuple(Decimal(repr(needs.get(name, 0))).normalize() for name in cluster.resources)
 
 
-def find_type(needs: Mapping[str, float], requires: Requires, cluster: Cluster, types: Sequence[JobType]) -> Fitting:
+def find_type(
+    needs: Mapping[str, float], requires: Requires, cluster: Cluster, types: Sequence[JobType]
+) -> Fitting:
     """The type for a demand."""
     demand = exact(needs, cluster)
     wanted = {key: tuple(values) for key, values in requires.items()}

@@ -22,7 +22,9 @@ BRIDGE = "best-fit"
 """the policy that holds the reins for a moment, so that the real one takes over instead of going on"""
 
 
-def go_on_from_facts(store: Store, checkpoint: Checkpoint, diverged: Difference) -> tuple[Scheduler, int, tuple[Placement, ...]]:
+def go_on_from_facts(
+    store: Store, checkpoint: Checkpoint, diverged: Difference
+) -> tuple[Scheduler, int, tuple[Placement, ...]]:
     """A core in which all recorded rows have happened, the last of them, and what is decided at once."""
     core = core_of(checkpoint)
     seq = checkpoint.seq
@@ -87,7 +89,12 @@ class Books:
             self._running[job] = {**one, "server": server, "attempts": attempt, "started": entry.time}
 
     def _submit(self, row: dict[str, Any]) -> None:
-        new = {"job": row["job"], "type": row["type"], "sequence": self._values["last_sequence"], "submitted": row["now"]}
+        new = {
+            "job": row["job"],
+            "type": row["type"],
+            "sequence": self._values["last_sequence"],
+            "submitted": row["now"],
+        }
         self._values["last_sequence"] += 1
         if "demand" in row:
             size = next(one for one in self._values["types"] if one["name"] == row["type"])["demand"]
@@ -148,7 +155,9 @@ class Books:
         values["running"]["server"] = [at[name] for name in values["running"]["server"]]
         return Situation.from_dict(values)
 
-    def _jobs(self, rows: list[dict[str, Any]], names: Sequence[str], whole: dict[str, list[int]]) -> dict[str, Any]:
+    def _jobs(
+        self, rows: list[dict[str, Any]], names: Sequence[str], whole: dict[str, list[int]]
+    ) -> dict[str, Any]:
         table = _columns(rows, names)
         table["attempts"] = [one.get("attempts", 0) for one in rows]
         table["demand"] = [one.get("demand", whole[one["type"]]) for one in rows]

@@ -397,7 +397,9 @@ class Ledger:
         if not job.needs:
             return name, None
         demand = {resource: repr(amount) for resource, amount in job.needs.items()}
-        size = dict(zip(self.core.cluster.resources, next(t for t in self.core.types if t.name == name).demand, strict=True))
+        size = dict(
+            zip(self.core.cluster.resources, next(t for t in self.core.types if t.name == name).demand, strict=True)
+        )
         for resource, amount in job.needs.items():
             if resource not in size or amount > float(size[resource]):
                 raise InputError(
@@ -416,7 +418,9 @@ class Ledger:
         for one in self.core.cluster.servers:
             if tuple(map(float, one.capacity)) == tuple(map(float, capacity)) and one.labels == dict(fact.labels):
                 return one.name
-        name = fact.server_class or next(f"class-{n}" for n in range(1, len(names) + 2) if f"class-{n}" not in names)
+        name = fact.server_class or next(
+            f"class-{n}" for n in range(1, len(names) + 2) if f"class-{n}" not in names
+        )
         new = ServerClass.model_validate(
             {"name": name, "count": 0, "capacity": [str(x) for x in capacity], "labels": dict(fact.labels)}
         )

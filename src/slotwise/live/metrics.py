@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 REGISTRY = CollectorRegistry()
@@ -13,14 +15,29 @@ DECISION = Histogram(
 )
 COMMIT = Histogram("slotwise_commit_seconds", "Time to make a batch durable", buckets=SHORT, registry=REGISTRY)
 BATCH = Histogram(
-    "slotwise_batch_rows", "Journal rows of one commit", buckets=(1, 3, 10, 30, 100, 300, 1000, 3000, 10_000), registry=REGISTRY
+    "slotwise_batch_rows",
+    "Journal rows of one commit",
+    buckets=(1, 3, 10, 30, 100, 300, 1000, 3000, 10_000),
+    registry=REGISTRY,
 )
 WAIT = Histogram("slotwise_wait_seconds", "From submission to placement", ["type"], buckets=LONG, registry=REGISTRY)
 LIES = Counter("slotwise_unexpected_facts", "Facts of engines that could not be", registry=REGISTRY)
 WAITING = Gauge("slotwise_waiting_jobs", "Jobs that wait", ["type"], registry=REGISTRY)
 LIVE = Gauge("slotwise_running_jobs", "Jobs that are placed or run", registry=REGISTRY)
 SERVERS = Gauge("slotwise_servers", "Servers", ["status"], registry=REGISTRY)
-USE = Gauge("slotwise_use", "Share of a resource of servers that are up which jobs take", ["resource"], registry=REGISTRY)
+FAULT = Gauge("slotwise_policy_fault", "1: the policy has failed since the start", registry=REGISTRY)
 INBOX = Gauge("slotwise_inbox", "Requests and facts that wait for the loop", registry=REGISTRY)
 ROWS = Gauge("slotwise_journal_rows", "Rows of the journal since the beginning", registry=REGISTRY)
 READY = Gauge("slotwise_ready", "1: the service takes requests", registry=REGISTRY)
+
+
+def measure(ledger: Any, _now: float) -> None:
+    """What is looked at when somebody asks; in the loop, which owns it."""
+    core = ledger.core
+    for name, count in core.waiting.items():
+        WAITING.labels(name).set(count)
+    LIVE.set(len(ledger.live))
+    ROWS.set(ledger.seq)
+    for status in ("up", "draining", "lost"):
+        SERVERS.labels(status).set(sum(server.status == status for server in ledger.servers.values()))
+    FAULT.set(ledger.fault is not None)

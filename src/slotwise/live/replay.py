@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from slotwise.errors import InputError
@@ -104,7 +104,7 @@ def core_of(checkpoint: Checkpoint) -> Scheduler:
     return Scheduler.from_situation(Situation.from_dict(json.loads(checkpoint.body)["situation"]))
 
 
-def replay(store: Store, on_progress: Callable[[int], None] | None = None) -> Replayed:
+def replay(store: Store) -> Replayed:
     """From the oldest situation that is kept to the newest row, and compare every decision and every situation on the way."""
     kept = store.checkpoints()
     if not kept:
@@ -136,6 +136,4 @@ def replay(store: Store, on_progress: Callable[[int], None] | None = None) -> Re
                 else:
                     differences.append(Difference(entry.seq, [["the situation that was kept"]], [["another one"]]))
                     core = core_of(checkpoint)
-        if on_progress is not None and n_rows % PIECE == 0:
-            on_progress(n_rows)
     return Replayed(n_rows, n_events, n_placements, n_same, differences)

@@ -55,7 +55,6 @@ class Setup(NamedTuple):
         core.apply(Remove(f"{first.name}-0", core.now))
         return core
 
-
     def warm(self) -> None:
         """Compile all that will be needed, in a core that is thrown away: nobody shall wait for it later."""
         core, first = self.core(), self.cluster.servers[0].name

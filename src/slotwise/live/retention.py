@@ -24,7 +24,12 @@ class Retention:
     """When to keep a situation and what to drop."""
 
     def __init__(
-        self, *, every: int = 50_000, journal: float = 7 * DAY, jobs: float = 30 * DAY, settings: dict[str, Any] | None = None
+        self,
+        *,
+        every: int = 50_000,
+        journal: float = 7 * DAY,
+        jobs: float = 30 * DAY,
+        settings: dict[str, Any] | None = None,
     ) -> None:
         self.every, self.journal, self.jobs = every, journal, jobs
         self.settings = settings or {}
@@ -36,7 +41,9 @@ class Retention:
         """Called after every commit; does something rarely."""
         if self.kept_at is None:
             self.kept_at = ledger.seq
-        size = sum(ledger.core.waiting.values()) + len(ledger.live) if ledger.seq - self.kept_at >= self.every else 0
+        size = (
+            sum(ledger.core.waiting.values()) + len(ledger.live) if ledger.seq - self.kept_at >= self.every else 0
+        )
         if ledger.seq - self.kept_at >= max(self.every, 2 * size):
             self.checkpoint(store, ledger)
         if now >= self._next_trim:

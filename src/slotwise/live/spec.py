@@ -21,7 +21,9 @@ class JobSpec(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    argv: tuple[Text, ...] = Field(min_length=1, max_length=10_000, description="the command and its arguments; no shell")
+    argv: tuple[Text, ...] = Field(
+        min_length=1, max_length=10_000, description="the command and its arguments; no shell"
+    )
     type: Short | None = Field(None, description="the job type, where the cluster has types; otherwise by `needs`")
     needs: dict[Short, Amount] = Field({}, description="how much of each resource, such as {cpu: 2, memory: 4000}")
     env: dict[Short, Text] = Field({}, max_length=1000, description="environment variables")
