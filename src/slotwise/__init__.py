@@ -17,9 +17,11 @@ from slotwise._version import __version__
 if TYPE_CHECKING:
     from slotwise.errors import InputError, SlotwiseError
     from slotwise.model import Cluster, JobType, Scenario, ServerClass, load_scenario, parse_scenario
+    from slotwise.scheduling.events import Outcome, Placement
     from slotwise.scheduling.policies import POLICIES, make_policy
     from slotwise.scheduling.policy import Policy
-    from slotwise.scheduling.scheduler import Placement, Scheduler
+    from slotwise.scheduling.scheduler import Scheduler
+    from slotwise.scheduling.situation import Situation
     from slotwise.simulation.result import Comparison, Result
     from slotwise.simulation.simulate import compare, simulate
 
@@ -36,8 +38,10 @@ _HOMES = {
     "POLICIES": "slotwise.scheduling.policies",
     "make_policy": "slotwise.scheduling.policies",
     "Policy": "slotwise.scheduling.policy",
-    "Placement": "slotwise.scheduling.scheduler",
+    "Outcome": "slotwise.scheduling.events",
+    "Placement": "slotwise.scheduling.events",
     "Scheduler": "slotwise.scheduling.scheduler",
+    "Situation": "slotwise.scheduling.situation",
     "Comparison": "slotwise.simulation.result",
     "Result": "slotwise.simulation.result",
     "compare": "slotwise.simulation.simulate",
@@ -50,12 +54,14 @@ __all__ = [
     "Comparison",
     "InputError",
     "JobType",
+    "Outcome",
     "Placement",
     "Policy",
     "Result",
     "Scenario",
     "Scheduler",
     "ServerClass",
+    "Situation",
     "SlotwiseError",
     "__version__",
     "compare",

@@ -13,7 +13,7 @@ import pytest
 
 from slotwise.errors import InputError
 from slotwise.report.blocks import Claims, Figure, Page, Panel, Prose, Section, Table
-from slotwise.report.claims import Claim, Verdict
+from slotwise.report.claims import Claim, Standing
 from slotwise.report.drawing import Series, curves, dots, lines, plain_number
 from slotwise.report.manifest import Manifest
 from slotwise.report.page import render, write_page
@@ -34,7 +34,7 @@ def page() -> Page:
         data,
         ["algorithm1", "algorithm1"],
     )
-    claim = Claim("c1", "It <holds>.", Verdict.IN_PART, "1 & 2", "of this")
+    claim = Claim("c1", "It <holds>.", Standing.IN_PART, "1 & 2", "of this")
     table = Table("numbers", "Numbers", "All of them.", data)
     return Page("A title", ["lead"], [Section("s", "Section", [Prose("text"), Claims([claim]), figure, table])])
 

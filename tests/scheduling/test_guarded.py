@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from slotwise.model import Scenario, load_scenario, parse_scenario
-from slotwise.scheduling.policies import floors, gains, layout, usable
+from slotwise.scheduling.policies.guarded import floors, gains, memory, usable
 from slotwise.scheduling.scheduler import Scheduler
 from slotwise.scheduling.state import CLASS, COUNT, MODE, SERVER, STALLED, STATUS, TYPE
 from slotwise.simulation.drift import stable
@@ -67,20 +67,20 @@ def test_usable_room_is_what_brute_force_finds(what: dict[str, Any]) -> None:
     rng = np.random.default_rng(3)
     for _ in range(60):
         room = rng.integers(0, scheduler.sizes.capacity.max(axis=0) + 1)
-        found = usable.usable(state, room)
+        found = usable.usable(state, 0, room)
         assert found == pytest.approx(most_usable(room.tolist(), demand, price))
-        assert usable.usable(state, room) == found  # remembered
+        assert usable.usable(state, 0, room) == found  # remembered
         for j, w in enumerate(demand):
             if (w <= room).all():
-                assert usable.spoilt(state, room, j, w) >= -1e-12
+                assert usable.spoilt(state, 0, room, j, w) >= -1e-12
 
 
 def test_a_two_spoils_a_unit_beside_a_five_and_none_beside_twos() -> None:
     scenario = parse_scenario({"name": "trap", **TRAP})
     scheduler = Scheduler(scenario.cluster, scenario.types, "guarded")
     state = scheduler._state  # it lasts as long as its scheduler
-    assert usable.spoilt(state, np.array([5]), 1, np.array([2])) == pytest.approx(0.1)
-    assert usable.spoilt(state, np.array([4]), 1, np.array([2])) == pytest.approx(0.0)
+    assert usable.spoilt(state, 0, np.array([5]), 1, np.array([2])) == pytest.approx(0.1)
+    assert usable.spoilt(state, 0, np.array([4]), 1, np.array([2])) == pytest.approx(0.0)
     (first,) = scheduler.submit("five", "five")
     (second,) = scheduler.submit("two", "two")
     assert first.server != second.server  # best-fit would put it beside the five
@@ -150,10 +150,10 @@ class Watched:
     def weigh(self, server: int, j: int, before: Any, queue: Any) -> None:
         """A refill lowers the weight by c (p_max + V_max) at most (inequality 3), where nobody goes first."""
         state, store = self.scheduler._state, self.scheduler._store
-        price, c = usable.prices(state), float(store.arrays["policy_floats"][layout.BASE])
+        price, c = usable.prices(state), float(store.arrays["policy_floats"][memory.BASE])
         weight = gains.gains(state) * queue + c * price
         room = store.sizes.capacity[store.arrays["servers"][server, 0]]
-        allowed = c * (price.max() + usable.usable(state, room))
+        allowed = c * (price.max() + usable.usable(state, 0, room))
         if not self.less and not self.floors:
             assert weight @ self.content()[server] >= weight @ before - allowed - 1e-9
         self.filled += 1

@@ -13,6 +13,7 @@ from slotwise.model import Integers
 from slotwise.model.sizes import LARGEST
 from slotwise.packing import Space
 from slotwise.scheduling import bitmap, chance, firsttree, fitindex, queues
+from slotwise.scheduling.chance import words_of
 from slotwise.scheduling.moves import reindex
 from slotwise.scheduling.policies import make_policy
 from slotwise.scheduling.state import (
@@ -43,7 +44,7 @@ def store_of(policy: str, demand: Any, capacity: Any, max_servers: int, **option
         make_policy(policy, **options),
         max_servers=max_servers,
         spaces=[Space.additive(demand, room) for room in capacity],
-        seed=np.random.SeedSequence(1),
+        random=words_of(1),
     )
 
 

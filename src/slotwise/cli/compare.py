@@ -16,12 +16,13 @@ from slotwise.cli.running import (
     WorkersOption,
     folder,
     policy_names,
-    progress_of,
+    progress,
     with_options,
 )
 from slotwise.cli.tables import results_table, show
 from slotwise.errors import InputError
 from slotwise.model import load_scenario
+from slotwise.simulation.engines import Engine
 from slotwise.simulation.result import Comparison
 from slotwise.simulation.simulate import run_policies
 
@@ -55,12 +56,13 @@ def compare(
     names = list(dict.fromkeys(name.strip() for group in policy for name in group.split(",") if name.strip()))
     if len(names) < 2:
         raise InputError("needs two policies or more", where="--policy", remedy="such as algorithm1,best-fit")
-    pairs = with_options(ready, names, overrides or [])
+    choices = with_options(ready, names, overrides or [])
+    where = Engine(engine, workers, scheduler_address)
     if out is not None:
         folder(out)
     begun = time.perf_counter()
-    with progress_of(len(pairs) * ready.run.replications) as report:
-        results = run_policies(ready, pairs, workers, engine, scheduler_address, report)
+    with progress() as report:
+        results = run_policies(ready, choices, where, report)
     show(lambda width: results_table(results, width))
     if out is not None:
         from slotwise.report.comparison import comparison_page  # Matplotlib is slow to load

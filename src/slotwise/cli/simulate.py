@@ -16,11 +16,12 @@ from slotwise.cli.running import (
     SetOption,
     WorkersOption,
     policy_names,
-    progress_of,
+    progress,
     with_options,
 )
 from slotwise.cli.tables import results_table, show
 from slotwise.model import load_scenario
+from slotwise.simulation.engines import Engine
 from slotwise.simulation.result import as_json
 from slotwise.simulation.simulate import InterruptedRunError, run_policies
 
@@ -57,11 +58,12 @@ def simulate(
     """
     ready = load_scenario(scenario, overrides or [])
     names = [name for group in policy or [ready.policy.name] for name in group.split(",")]
-    pairs = with_options(ready, names, overrides or [])
+    choices = with_options(ready, names, overrides or [])
+    where = Engine(engine, workers, scheduler_address)
     code = 0
-    with progress_of(len(pairs) * ready.run.replications) as report:
+    with progress() as report:
         try:
-            results = run_policies(ready, pairs, workers, engine, scheduler_address, report)
+            results = run_policies(ready, choices, where, report)
         except InterruptedRunError as interruption:
             if not interruption.results:
                 raise

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from slotwise.experiments.points import Point, Points
-from slotwise.report.claims import Verdict
+from slotwise.report.claims import Standing
 from slotwise.report.palette import style_of
 from slotwise.report.tables import number
 from slotwise.simulation.statistics import paired_difference
 
-HOLDS, IN_PART, FAILS = Verdict.HOLDS, Verdict.IN_PART, Verdict.FAILS
+HOLDS, IN_PART, FAILS = Standing.HOLDS, Standing.IN_PART, Standing.FAILS
 Line = Sequence[Point]
 
 MUCH = 2.0
@@ -39,7 +39,7 @@ TREND = 0.5
 class Grade:
     """A verdict with what was measured and, where it is not `holds`, why."""
 
-    verdict: Verdict
+    verdict: Standing
     evidence: str
     because: str = ""
 
