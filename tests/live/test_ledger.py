@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from collections.abc import Callable
@@ -70,7 +71,9 @@ def test_what_an_engine_says_that_cannot_be(ledger: Ledger) -> None:
     ledger.submit([ALL], 2.0)
     ledger.take()
     for fact in (Started(9, 1, 0.0), Ended(9, 1, 0, 0.0), Ended(1, 2, 0, 0.0), Lost(8, 1, "?"), Refused(1, 5, "?")):
-        {Started: ledger.started, Ended: ledger.ended, Lost: ledger.lost, Refused: ledger.refused}[type(fact)](fact, 3.0)  # type: ignore[operator]
+        {Started: ledger.started, Ended: ledger.ended, Lost: ledger.lost, Refused: ledger.refused}[type(fact)](
+            fact, 3.0
+        )  # type: ignore[operator]
     batch, effects = ledger.take()
     assert not batch.entries
     assert ledger.lies.total() == 5
@@ -91,7 +94,7 @@ def test_a_server_that_refuses_is_drained(ledger: Ledger) -> None:
         ledger.refused(Refused(1, attempt, "no"), 3.0)
         if ledger.live[1].server != server:  # it went elsewhere by itself
             return
-    batch, effects = ledger.take()
+    _, effects = ledger.take()
     assert effects.starts[-1].attempt == REFUSALS + 1
     assert effects.starts[-1].server != server
     assert ledger.servers[server].status == "draining"
@@ -200,7 +203,9 @@ def test_every_demand_finds_a_type_that_covers_it() -> None:
             continue
         found = find_type(needs, {}, cluster, types)
         assert all(float(size) >= need for size, need in zip(found.type.demand, needs.values(), strict=True))
-        assert any(all(c >= d for c, d in zip(one.capacity, found.type.demand, strict=True)) for one in cluster.servers)
+        assert any(
+            all(c >= d for c, d in zip(one.capacity, found.type.demand, strict=True)) for one in cluster.servers
+        )
         if found.made:
             types.append(found.type)
     assert len(types) <= 50
@@ -214,7 +219,10 @@ def test_specs_and_ranges() -> None:
     assert parse_needs("cpu=2,memory=1.5G") == {"cpu": 2.0, "memory": 1500.0}
     with pytest.raises(InputError):
         parse_needs("cpu")
-    assert json.loads(JobSpec(argv=("a", "b"), key="k", env={"X": "1"}).body()) == {"argv": ["a", "b"], "env": {"X": "1"}}
+    assert json.loads(JobSpec(argv=("a", "b"), key="k", env={"X": "1"}).body()) == {
+        "argv": ["a", "b"],
+        "env": {"X": "1"},
+    }
     for wrong_argv in ((), ("",), ("a\0b",)):
         with pytest.raises(ValueError, match="argv"):
             JobSpec(argv=wrong_argv)
@@ -228,7 +236,7 @@ def test_a_clock_that_jumps() -> None:
         wall[0] += 1.0 + jump
         steady[0] += 1.0
         seen.append(clock.now())
-    steps = [after - before for before, after in zip(seen, seen[1:], strict=False)]
+    steps = [after - before for before, after in itertools.pairwise(seen)]
     assert all(0.899 < step < 1.101 for step in steps)
     for _ in range(100):
         wall[0] += 1.0
@@ -362,7 +370,9 @@ def test_checkpoints_are_kept_and_old_rows_dropped(tmp_path: Path) -> None:
         until(lambda: store.counts().get("done") == 100)
         assert len(store.checkpoints()) > 2
         service.loop.retention._next_trim = 0.0
-        until(lambda: service.loop.ask(lambda ledger, now: None).result(10) is None and (store.first_seq() or 0) > 200)
+        until(
+            lambda: service.loop.ask(lambda ledger, now: None).result(10) is None and (store.first_seq() or 0) > 200
+        )
     finally:
         service.close()
     again = open_store(f"sqlite:///{tmp_path}/x.db")

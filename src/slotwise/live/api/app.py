@@ -39,6 +39,7 @@ from slotwise.live.engines.protocol import ServerUp
 from slotwise.live.inbox import FullError
 from slotwise.live.ledger import Ledger, NewJob
 from slotwise.live.loop import NotReadyError
+from slotwise.live.restart import Setup
 from slotwise.live.service import Service
 from slotwise.live.spec import JobSpec, indices
 from slotwise.live.store.records import STATES, Job, StoreError
@@ -376,6 +377,9 @@ def make_app(service: Service, guard: Guard, hosts: Iterable[str] = LOOPBACK) ->
                 raise InputError(first["msg"], where=".".join(map(str, first["loc"]))) from None
             return cluster_view(ledger, service.engine.name)
 
+        if what.policy is not None:  # compile it here, and not in the loop, where everybody would wait
+            core = loop.ledger.core
+            await asyncio.to_thread(Setup(core.cluster, core.types, what.policy, dict(what.options or {})).warm)
         return await done(loop.ask(act))
 
     # -- tokens -------------------------------------------------------------------------------------------------
