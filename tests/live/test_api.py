@@ -43,7 +43,9 @@ class House:
     """A service with its application and a token for each role."""
 
     def __init__(self, folder: Path, name: str = "x") -> None:
-        engine = SimulatedEngine([ServerUp("s", {"cpu": 4, "memory": 1000}, server_class="a")], exponential(1, 0.001))
+        engine = SimulatedEngine(
+            [ServerUp("s", {"cpu": 4, "memory": 1000}, server_class="a")], exponential(1, 0.001)
+        )
         self.service = Service(open_store(f"sqlite:///{folder}/{name}.db"), engine, SETUP)
         self.guard = Guard(self.service.store)
         self.app = make_app(self.service, self.guard)
@@ -142,7 +144,9 @@ def test_events_can_be_resumed(house: House) -> None:
     whole = house.call("GET", "/v1/events", params={"after": 0, "follow": False}).text
     numbers = [int(one) for one in re.findall(r"^id: (\d+)$", whole, re.M)]
     assert numbers == list(range(1, numbers[-1] + 1))
-    rest = house.call("GET", "/v1/events", params={"follow": False}, headers={"Last-Event-ID": str(numbers[-3])}).text
+    rest = house.call(
+        "GET", "/v1/events", params={"follow": False}, headers={"Last-Event-ID": str(numbers[-3])}
+    ).text
     assert re.findall(r"^id: (\d+)$", rest, re.M)[:2] == [str(numbers[-2]), str(numbers[-1])]
 
 
@@ -150,7 +154,12 @@ def test_metrics_and_health(house: House) -> None:
     assert house.call("GET", "/healthz", None).text == "ok\n"
     assert house.call("GET", "/readyz", None).text == "ready\n"
     text = house.call("GET", "/metrics").text
-    for name in ("slotwise_decision_seconds_bucket", "slotwise_commit_seconds", "slotwise_wait_seconds", "slotwise_ready 1.0"):
+    for name in (
+        "slotwise_decision_seconds_bucket",
+        "slotwise_commit_seconds",
+        "slotwise_wait_seconds",
+        "slotwise_ready 1.0",
+    ):
         assert name in text
     house.service.loop.trouble = "the disk is full"
     try:
@@ -264,7 +273,9 @@ def test_tokens_are_taken_back_at_once_and_never_shown(house: House, caplog: pyt
     assert house.call("POST", "/v1/tokens", json={"role": "king"}).status_code == 400
 
 
-def test_the_first_token_lies_in_a_file_of_its_user(house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_token_lies_in_a_file_of_its_user(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     path = keep_own_token(house.guard, "127.0.0.1", 8700)
     assert path == token_file("127.0.0.1", 8700)
@@ -285,13 +296,22 @@ json_values = st.recursive(
 keys = st.sampled_from(["argv", "type", "needs", "env", "cwd", "name", "labels", "requires", "key", "duration", "on_loss", "array", "open_files", "x"])  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
-@given(body=st.dictionaries(keys, json_values, max_size=6), command=st.booleans(), route=st.sampled_from(sorted(NEEDS)))
-def test_no_input_makes_a_server_error(house: House, body: dict[str, Any], command: bool, route: tuple[str, str]) -> None:
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True
+)
+@given(
+    body=st.dictionaries(keys, json_values, max_size=6), command=st.booleans(), route=st.sampled_from(sorted(NEEDS))
+)
+def test_no_input_makes_a_server_error(
+    house: House, body: dict[str, Any], command: bool, route: tuple[str, str]
+) -> None:
     method, path = route
     if command:
         body = {"argv": ["x"], "duration": 0, **body}
-    for filled in (path.format(number=1, name="none", identity="none"), path.format(number="-1", name="%00", identity="x")):
+    for filled in (
+        path.format(number=1, name="none", identity="none"),
+        path.format(number="-1", name="%00", identity="x"),
+    ):
         content = json.dumps([body] if "bulk" in path else body)
         query = {"follow": False} if path == "/v1/events" else {}
         answer = house.call(

@@ -33,7 +33,9 @@ SERVERS = [ServerUp(f"a-{n}", {"cpu": 4, "memory": 1000}, server_class="a") for 
 SETUP = Setup(
     Cluster(resources=("cpu", "memory"), servers=(ServerClass(name="a", count=4, capacity=("4", "1000")),)),  # type: ignore[arg-type]
     (JobType(name="small", demand=("1", "0")), JobType(name="large", demand=("3", "500"))),  # type: ignore[arg-type]
-    policy=os.environ.get("SLOTWISE_CRASH_POLICY", "best-fit"),  # quick to compile; `make soak` takes the default policy
+    policy=os.environ.get(
+        "SLOTWISE_CRASH_POLICY", "best-fit"
+    ),  # quick to compile; `make soak` takes the default policy
 )
 
 

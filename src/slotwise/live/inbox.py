@@ -35,6 +35,7 @@ class Inbox:
         self._weight = 0
         self._ready = threading.Condition()
         self._woken = False
+        self._shut: Exception | None = None
 
     def __len__(self) -> int:
         return len(self._items)
@@ -42,6 +43,8 @@ class Inbox:
     def ask(self, request: Request) -> Future[Any]:
         """Hand in a request."""
         with self._ready:
+            if self._shut is not None:
+                raise self._shut
             if self._weight and self._weight + request.weight > self._limit:
                 raise FullError("too many requests wait; try again in a moment")
             self._items.append(request)
@@ -60,6 +63,16 @@ class Inbox:
         with self._ready:
             self._woken = True
             self._ready.notify()
+
+    def shut(self, why: Exception, others: Sequence[Request | Fact] = ()) -> None:
+        """Nothing is taken any more; whoever waits is told, those of `others` too."""
+        with self._ready:
+            self._shut = why
+            left = [*others, *self._items]
+            self._items.clear()
+        for item in left:
+            if isinstance(item, Request) and not item.future.done():
+                item.future.set_exception(why)
 
     def take(self, most: int, timeout: float | None) -> list[Request | Fact]:
         """Up to so many of what waits, or of whatever comes first; nothing after the timeout."""

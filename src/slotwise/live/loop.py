@@ -77,6 +77,7 @@ class Loop:
         self.failure: Exception | None = None
         """why the loop has ended, if not because it was asked to"""
         self._chance = random.Random(seed)
+        self._items: Sequence[Request | Fact] = ()
         self._next_tick = float("inf")
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="slotwise-loop", daemon=True)
@@ -142,9 +143,7 @@ class Loop:
         except Exception as error:
             self._fail(error, "the loop failed")
         finally:
-            for item in self.inbox.take(1 << 60, 0):
-                if isinstance(item, Request):
-                    item.future.set_exception(NotReadyError(self.trouble or "the service is ending"))
+            self.inbox.shut(NotReadyError(self.trouble or "the service is ending"), self._items)
             self.ended.set()
 
     def _fail(self, error: Exception, what: str) -> None:
@@ -154,6 +153,7 @@ class Loop:
     def round(self, items: Sequence[Request | Fact]) -> None:
         """Apply, commit, answer, act."""
         ledger, now = self.ledger, self.clock.now()
+        self._items = items  # so that whoever waits for them hears of it if all fails
         answers: list[tuple[Future[Any], Any]] = []
         began = time.perf_counter()
         if now >= self._next_tick:
@@ -161,9 +161,15 @@ class Loop:
             self._plan_tick(now)
         for item in items:
             if isinstance(item, Request):
+                before = ledger.seq
                 try:
                     answers.append((item.future, item.act(ledger, now)))
                 except SlotwiseError as error:
+                    answers.append((item.future, error))
+                except Exception as error:
+                    if ledger.seq != before:
+                        raise  # half of it has happened: the books must be read anew from what is durable
+                    log.exception("a request failed; it has changed nothing")
                     answers.append((item.future, error))
             else:
                 self._hear(item, now)
@@ -296,7 +302,7 @@ class Loop:
     def starts(self, effects: Effects) -> list[Start]:
         """The placements that still hold, with what the engine needs to know."""
         live = self.ledger.live
-        placed = [one for one in effects.starts if one.job in live and live[one.job].attempt == one.attempt]  # type: ignore[index, comparison-overlap]
+        placed = [one for one in effects.starts if one.job in live and live[one.job].attempt == one.attempt]
         found = self.store.specs([one.job for one in placed])  # type: ignore[misc]
         sizes = {one.name: one.demand for one in self.ledger.core.types}
         resources = self.ledger.core.cluster.resources

@@ -64,9 +64,9 @@ class Setup(NamedTuple):
             core.apply(Submit(n, one.name, 1.0, duration=1.0))
         for event in (Drain("s", 1.0), Resume("s", 1.0), Tick(1.0)):
             core.apply(event)
-        running = list(core.running)
-        for job, kind in zip(running, (Requeue, Stop, Complete), strict=False):
-            if job in core.running:
+        kinds: tuple[type[Requeue] | type[Stop] | type[Complete], ...] = (Requeue, Stop, Complete)
+        for kind in kinds:
+            for job in list(core.running)[:1]:
                 core.apply(kind(job, 1.0, core.attempt(job)))
         core.apply(Fail("s", 1.0))
         for n in range(len(self.types)):

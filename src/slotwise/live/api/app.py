@@ -477,11 +477,7 @@ def cluster_view(ledger: Ledger, engine: str) -> ClusterView:
         types=[one.model_dump(mode="json", exclude_defaults=True) for one in core.types],
         classes=[one.model_dump(mode="json", exclude_defaults=True) for one in core.cluster.servers],
         policy=core.policy.label,
-        options={
-            name: value
-            for name, value in core.policy.options.items()
-            if isinstance(value, str | int | float | bool)
-        },
+        options=core.policy.options.model_dump(mode="json"),
         engine=engine,
         waiting=core.waiting,
         live=len(ledger.live),

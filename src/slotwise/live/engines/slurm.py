@@ -307,8 +307,9 @@ exit $code
             exit_code = -int(signal) if signal.isdigit() and int(signal) else int(code) if code.isdigit() else 0
             if exit_code > 255:  # a wait status
                 exit_code >>= 8
+            number, state, name, _, reason, partition, cpus, memory, features = cells
             rows.append(
-                Row(*cells[:3], exit_code, *cells[4:6], float(cells[6] or 1), megabytes(cells[7]), cells[8])
+                Row(number, state, name, exit_code, reason, partition, float(cpus or 1), megabytes(memory), features)
             )
         return rows
 
@@ -417,11 +418,11 @@ exit $code
             node, cpus, memory, features, state = line.strip().split("|")
             labels = {one: "yes" for one in features.split(",") if one not in ("", "(null)")}
             plain = state.rstrip("*~#!%$@^-")
-            if plain in ("down", "fail", "error", "unknown", "future") or (
-                plain == "drained*" and state.endswith("*")
-            ):
+            if plain in ("unknown", "future"):
+                continue  # the controller has just started and has not heard of the node yet: nothing is known
+            if plain in ("down", "fail", "error"):
                 found[node] = ServerLost(node, state)
-            elif plain in ("draining", "drained", "drain", "maint", "failing", "reserved", "planned", "power_down"):
+            elif plain in ("draining", "drained", "drain", "maint", "failing", "power_down"):
                 found[node] = ServerDrained(node, state)
             else:
                 kind = "-".join([f"cpu{cpus}", f"memory{memory}", *labels])
@@ -431,8 +432,7 @@ exit $code
     def _compare_nodes(self, found: dict[str, Fact]) -> None:
         """Tell what has changed."""
         facts = [fact for node, fact in found.items() if self._nodes.get(node) != fact]
-        facts += [ServerLost(node, "Slurm does not have it any more") for node in set(self._nodes) - set(found)]
-        self._nodes = found
+        self._nodes |= found
         if facts:
             self._tell(facts)
 
