@@ -340,7 +340,9 @@ class Process:
         )  # fmt: skip
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        assert line.startswith("listening on http://127.0.0.1:"), (self.folder / "errors").read_text()
+        if not line.startswith("listening on http://127.0.0.1:"):
+            self.end(signal.SIGKILL)
+            raise AssertionError((self.folder / "errors").read_text())
         self.address = line.split()[-1]
 
     def end(self, how: int = signal.SIGTERM) -> int:

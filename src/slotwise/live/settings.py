@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import tomllib
 from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +24,22 @@ class Ready(NamedTuple):
 
     engine: Engine
     setup: Setup
+
+
+def read_cluster(source: str) -> Scenario:
+    """A cluster file is a scenario that need not say what arrives, since that is seen."""
+    filled = []
+    try:
+        tables = tomllib.loads(Path(source).read_text("utf-8"))
+    except (OSError, ValueError):
+        tables = {}  # a shipped name; or a mistake, which is told below
+    types = tables.get("types")
+    for at, one in enumerate(types if isinstance(types, list) else []):
+        if isinstance(one, dict) and "rate" not in one:
+            filled.append(f"types.{at}.rate=1")
+    if "run" not in tables:
+        filled.append("run.events=1000")
+    return load_scenario(source, filled)
 
 
 def servers_of(cluster: Cluster) -> list[ServerUp]:
@@ -65,7 +82,7 @@ def prepare(
         raise InputError(
             f"no engine is called {engine!r}", where="--engine", remedy=f"use one of: {', '.join(ENGINES)}"
         )
-    scenario = load_scenario(source) if source is not None else None
+    scenario = read_cluster(source) if source is not None else None
     if engine == "local":
         machine = Machine.found()
         if scenario is None:
