@@ -309,7 +309,9 @@ exit $code
                 exit_code >>= 8
             number, state, name, _, reason, partition, cpus, memory, features = cells
             rows.append(
-                Row(number, state, name, exit_code, reason, partition, float(cpus or 1), megabytes(memory), features)
+                Row(
+                    number, state, name, exit_code, reason, partition, float(cpus or 1), megabytes(memory), features
+                )
             )
         return rows
 
