@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import signal
 import socket
 import sys
 import time
 from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple
 
 import uvicorn
@@ -78,6 +80,11 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         print(f"listening on {self.address}", flush=True)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End in order; uvicorn's own way would send the signal once more, before the service is closed."""
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
 
     async def on_tick(self, counter: int) -> bool:
         return await super().on_tick(counter) or self.service.loop.ended.is_set()
