@@ -195,6 +195,8 @@ class Figures:
     area_used: list[float] = field(default_factory=list)
     area_capacity: list[float] = field(default_factory=list)
     waits: list[list[float]] = field(default_factory=list)
+    unended: list[float] = field(default_factory=list)
+    """how long those have waited who still do"""
     overtakes: int = 0
     lost: int = 0
     lost_work: float = 0.0
@@ -221,7 +223,7 @@ def simulate(
     """One replication of so many events, the first share `warmup` of which is not measured."""
     seed = child(SeedSequence(scenario.run.seed), replication)
     source, timeline = jobs.open(child(seed, WORKLOAD)), ServerEvents(scenario.cluster, child(seed, SERVERS))
-    there = dict(enumerate(timeline.initial))
+    there = {server.number: server.server_class for server in timeline.initial}
     R = len(scenario.cluster.resources)
     f = Figures(len(jobs.types), waiting=[0] * len(jobs.types))
     arrival: dict[int, float] = {}
@@ -314,9 +316,19 @@ def simulate(
                 chunk, at = source.next(1000), 0
         f.events += 1
     f.running = len(started)
+    assert f.since is not None
+    f.unended = [f.now - arrival[i] for i in waits_now if i not in once and arrival[i] >= f.since]
     return f
 
 
-def quantile(values: list[float], p: float) -> float:
-    """The value of rank ceil(p n)."""
-    return float(np.sort(values)[max(0, math.ceil(p * len(values)) - 1)])
+def quantile(values: list[float], unended: list[float], p: float) -> float:
+    """The value of rank ceil(p n); with some that are still going on, where Kaplan and Meier's estimate first reaches p."""
+    if not unended:
+        return float(np.sort(values)[max(0, math.ceil(p * len(values)) - 1)])
+    left = 1.0
+    for value in np.unique(values):
+        at_risk = sum(other >= value for other in [*values, *unended])
+        left *= 1.0 - values.count(value) / at_risk
+        if 1.0 - left >= p - 1e-12:
+            return float(value)
+    return math.inf

@@ -45,7 +45,6 @@ from slotwise.simulation.meter import (
 )
 from slotwise.simulation.serverevents import Present
 from slotwise.workloads.laws import service_law
-from slotwise.workloads.residuals import residuals
 
 F8 = NDArray[np.float64]
 
@@ -169,6 +168,8 @@ def _record(store: Store, meters: MeterStore, arrivals: F8, durations: F8, W: in
 
 def _durations(scenario: Scenario, types: Sequence[JobType], situation: Situation, rng: Generator) -> F8:
     """How long each job takes in all: as the situation says, or drawn from the law of its type, given its age."""
+    from slotwise.workloads.residuals import residuals  # with scipy.special, slow to import
+
     names = [job_type.name for job_type in types]
     found: list[F8] = []
     for table in (situation.waiting, situation.running):
