@@ -19,3 +19,7 @@ class InputError(SlotwiseError):
         self.where = where
         self.remedy = remedy
         super().__init__(": ".join(part for part in (where, what) if part) + (f"; {remedy}" if remedy else ""))
+
+
+class SlotwiseWarning(UserWarning):
+    """What a user should know although the work goes on, such as jobs that were left out."""

@@ -11,15 +11,17 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from slotwise.errors import InputError
+from slotwise.workloads.fitting import treat_too_large
 from slotwise.workloads.generators import PROFILES
 from slotwise.workloads.profiles import closeness, fit_profile, generate
 from slotwise.workloads.traces import tools
+from slotwise.workloads.traces.filtering import keep_where
 from slotwise.workloads.traces.formats import FORMATS, import_to_file
 from slotwise.workloads.traces.importing import size_of
 from slotwise.workloads.traces.schema import Trace, read_trace, write_trace
 from slotwise.workloads.traces.show import closeness_view, summary_view, types_view
 from slotwise.workloads.traces.summary import summarise
-from slotwise.workloads.typemaking import METHODS, make_types
+from slotwise.workloads.typemaking import METHODS, capacity_of, make_types
 
 app = typer.Typer(help="Import traces, describe them, cut, join and generate them.", no_args_is_help=True)
 
@@ -96,7 +98,8 @@ def import_(
         ),
     ] = None,
     time_unit: Annotated[
-        str | None, typer.Option(metavar="UNIT", help="csv, parquet: s, ms, us, ns, min, h, d or iso")
+        str | None,
+        typer.Option(metavar="UNIT", help="csv, parquet: s, ms, us, ns, min, h, d, iso, or a format: '%d/%m/%Y'"),
     ] = None,
     option: Annotated[
         list[str] | None,
@@ -174,6 +177,27 @@ def window(
       slotwise trace window jobs.parquet -o first.parquet --jobs 1000
     """
     _save(tools.window(read_trace(trace), start=start, end=end, first=first, jobs=jobs), output)
+
+
+@app.command("filter")
+def filter_(
+    trace: TraceFile,
+    condition: Annotated[str, typer.Argument(metavar="CONDITION", help="such as 'cpu <= 64 and duration > 60'")],
+    output: Output,
+) -> None:
+    """Keep the jobs of a trace that meet a condition.
+
+    Over its resources and columns: arrival, duration, tenant, priority, ...
+
+    \b
+    Examples:
+      slotwise trace filter jobs.parquet 'cpu <= 0.5' -o fitting.parquet
+      slotwise trace filter jobs.parquet 'duration > 60 and priority in (0, 1)' -o long.parquet
+    """
+    found = read_trace(trace)
+    kept = keep_where(found, condition)
+    _save(kept, output)
+    _err.print(f"left out: {len(found) - len(kept):,} jobs")
 
 
 @app.command()
@@ -272,6 +296,10 @@ def types(
     capacity: Annotated[
         list[str] | None, typer.Option(metavar="RESOURCE=SIZE", help="what one server holds")
     ] = None,
+    too_large: Annotated[
+        str,
+        typer.Option(metavar="refuse|drop|cap", help="jobs larger than the server: refuse, leave out, cut down"),
+    ] = "refuse",
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
 ) -> None:
     """Sort the jobs of a trace into queue types.
@@ -285,7 +313,11 @@ def types(
     given = {"types": count, "levels": levels}
     found = read_trace(trace, columns=[])
     options = {name: value for name, value in given.items() if value is not None}
-    typing = make_types(found, method, capacity=_capacity(capacity, found), **options)
+    room = _capacity(capacity, found)
+    if room or too_large != "refuse":
+        sizes = capacity_of(found, room)
+        found = treat_too_large(found, [sizes.tolist()], too_large, remedy="give --too-large drop or cap")
+    typing = make_types(found, method, capacity=room, **options)
     if as_json:
         print(json.dumps(typing.dict(found)))
     else:
