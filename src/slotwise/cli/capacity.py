@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 from rich.console import Console
 
 from slotwise.cli.running import JsonOption, ScenarioArgument, SetOption
+from slotwise.looks.numbers import as_json as to_json
 from slotwise.model import load_scenario
 from slotwise.theory.capacity import assess
 from slotwise.theory.rendering import render
@@ -29,6 +28,6 @@ def capacity(
     """
     found = assess(load_scenario(scenario, overrides or []))
     if as_json:
-        print(json.dumps(found.as_dict(), indent=2))
+        print(to_json(found.as_dict()))
     else:
         Console().print(render(found))

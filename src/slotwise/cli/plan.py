@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
@@ -18,7 +17,9 @@ from slotwise.cli.running import (
     policy_names,
     refuse_idle,
 )
-from slotwise.cli.tables import figures, fit, number, show
+from slotwise.looks.numbers import as_json as to_json
+from slotwise.looks.numbers import number
+from slotwise.looks.terminal import figures, fit, show
 from slotwise.model import load_scenario
 from slotwise.planning.plan import Plan, describe
 from slotwise.planning.plan import plan as make_plan
@@ -80,7 +81,7 @@ def plan(
             on_trial=on_trial,
         )
     if as_json:
-        print(json.dumps(found.as_dict(), indent=2))
+        print(to_json(found.as_dict()))
     else:
         show(lambda width: plan_view(found, width))
 

@@ -5,28 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from rich import box
-from rich.console import Console, Group, JustifyMethod, RenderableType
-from rich.measure import Measurement
-from rich.table import Column as RichColumn
-from rich.table import Table
+from rich.console import Group, JustifyMethod, RenderableType
 from rich.text import Text
 
+from slotwise.looks.numbers import number
+from slotwise.looks.terminal import FOLDED, figures, fit
 from slotwise.simulation.result import Result
 
-POLICY_WIDTH = FOLDED = 16
-"""the least width of a column whose text may be folded"""
-NARROW = (0, 0, 0, 0)
-_MEASURE = Console(width=1000)
-
-
-def number(value: float | None) -> str:
-    """Four digits that matter; a dash where there is no figure."""
-    if value is None or value != value:
-        return "-"
-    if value == 0:
-        return "0"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}" if abs(value) >= 0.001 else f"{value:.1e}"
+POLICY_WIDTH = FOLDED
 
 
 class Column(NamedTuple):
@@ -64,38 +50,6 @@ def results_table(results: Sequence[Result], width: int) -> RenderableType:
     return Group(table, *(Text(note, style="dim") for note in [*_notes(results), *left_out]))
 
 
-def figures(title: str) -> Table:
-    """A table for results, without columns yet."""
-    return Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1))
-
-
-def fit(table: Table, width: int, order: Sequence[str]) -> list[str]:
-    """Make a table no wider than the terminal, so that no figure is cut: columns that may be folded are, then the space between them
-    goes, then whole columns, in this order. Returns the line that says so, if any."""
-    free = [column for column in table.columns if not column.no_wrap]
-    left_out: list[str] = []
-    waiting = list(order)
-    for column in free:
-        column.max_width = column.min_width or FOLDED
-    while Measurement.get(_MEASURE, _MEASURE.options, table).maximum > width:
-        if table.padding != NARROW:
-            table.padding = NARROW
-        elif waiting:
-            heading = waiting.pop(0)
-            gone = [column for column in table.columns if _plain(column) == heading]
-            table.columns = [column for column in table.columns if column not in gone]
-            left_out += [heading] if gone else []
-        else:
-            break
-    for column in free:
-        column.max_width = None
-    return [f"not shown on a terminal of {width} columns: {', '.join(left_out)}"] if left_out else []
-
-
-def _plain(column: RichColumn) -> str:
-    return str(column.header).replace("\n", " ").strip()
-
-
 def _notes(results: Sequence[Result]) -> list[str]:
     notes = []
     kinds = {result.bound.kind: result.bound for result in reversed(results)}
@@ -115,9 +69,3 @@ def _notes(results: Sequence[Result]) -> list[str]:
         f"{sum(r.events_per_second for r in results) / len(results) / 1e6:.1f} million events a second a core"
     )
     return notes
-
-
-def show(renderable: RenderableType | Callable[[int], RenderableType]) -> None:
-    """Print it on standard output; what depends on the width of the terminal is a function of it."""
-    console = Console()
-    console.print(renderable(console.width) if callable(renderable) else renderable)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +10,9 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from slotwise.errors import InputError
+from slotwise.files import filled, reserve
+from slotwise.looks.numbers import as_json as to_json
+from slotwise.looks.terminal import show
 from slotwise.workloads.fitting import treat_too_large
 from slotwise.workloads.generators import PROFILES
 from slotwise.workloads.profiles import closeness, fit_profile, generate
@@ -26,7 +28,6 @@ from slotwise.workloads.typemaking import METHODS, capacity_of, make_types
 app = typer.Typer(help="Import traces, describe them, cut, join and generate them.", no_args_is_help=True)
 
 # File names and messages may hold brackets, so nothing is read as markup.
-_out = Console(markup=False, highlight=False)
 _err = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
 
 TraceFile = Annotated[Path, typer.Argument(metavar="TRACE", help="a trace that `trace import` wrote")]
@@ -150,14 +151,15 @@ def summary(
     found = read_trace(trace)
     facts = summarise(found, _capacity(capacity, found))
     if figure is not None:
-        from slotwise.workloads.traces.figure import arrivals_figure, save_figure  # Matplotlib is slow to load
+        from slotwise.looks.drawing import save_figure  # Matplotlib is slow to load
+        from slotwise.workloads.traces.figure import arrivals_figure
 
         save_figure(arrivals_figure(found), figure)
         _err.print(f"{figure}: arrivals over time")
     if as_json:
-        print(json.dumps(facts.dict()))
+        print(to_json(facts.dict()))
     else:
-        _out.print(summary_view(facts))
+        show(summary_view(facts))
 
 
 @app.command()
@@ -192,7 +194,7 @@ def filter_(
     \b
     Examples:
       slotwise trace filter jobs.parquet 'cpu <= 0.5' -o fitting.parquet
-      slotwise trace filter jobs.parquet 'duration > 60 and priority in (0, 1)' -o long.parquet
+      slotwise trace filter jobs.parquet 'duration > 60' -o long.parquet
     """
     found = read_trace(trace)
     kept = keep_where(found, condition)
@@ -263,9 +265,12 @@ def split(
       slotwise trace split jobs.parquet -o parts --by priority
     """
     parts = tools.split(read_trace(trace), by)
-    output.mkdir(parents=True, exist_ok=True)
+    reserve(output, [f"{part.name}.parquet" for part in parts.values()], "-o")
+    with filled(output, "-o") as place:
+        for part in parts.values():
+            write_trace(part, place / f"{part.name}.parquet")
     for part in parts.values():
-        _save(part, output / f"{part.name}.parquet")
+        _err.print(f"{output / part.name}.parquet: {len(part):,} jobs")
 
 
 @app.command()
@@ -319,9 +324,9 @@ def types(
         found = treat_too_large(found, [sizes.tolist()], too_large, remedy="give --too-large drop or cap")
     typing = make_types(found, method, capacity=room, **options)
     if as_json:
-        print(json.dumps(typing.dict(found)))
+        print(to_json(typing.dict(found)))
     else:
-        _out.print(types_view(typing, found))
+        show(lambda width: types_view(typing, found, width))
 
 
 @app.command("generate")
@@ -367,11 +372,12 @@ def compare(
     one, other = read_trace(real), read_trace(made)
     near = closeness(one, other)
     if figure is not None:
-        from slotwise.workloads.traces.figure import comparison_figure, save_figure
+        from slotwise.looks.drawing import save_figure
+        from slotwise.workloads.traces.figure import comparison_figure
 
         save_figure(comparison_figure(one, other), figure)
         _err.print(f"{figure}: the two side by side")
     if as_json:
-        print(json.dumps(near))
+        print(to_json(near))
     else:
-        _out.print(closeness_view(near))
+        show(closeness_view(near))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
@@ -19,8 +18,10 @@ from slotwise.cli.running import (
     refuse_idle,
     say,
 )
-from slotwise.cli.tables import figures, fit, number, show
 from slotwise.errors import InputError
+from slotwise.looks.numbers import as_json as to_json
+from slotwise.looks.numbers import number
+from slotwise.looks.terminal import figures, fit, show
 from slotwise.model import load_scenario
 from slotwise.planning.figure import draw
 from slotwise.planning.tradeoff import GRID, SOLVERS, Tradeoff
@@ -77,7 +78,7 @@ def tradeoff(
         draw(found, figure)
         say(f"wrote {figure}")
     if as_json:
-        print(json.dumps(found.as_dict(), indent=2))
+        print(to_json(found.as_dict()))
     else:
         show(lambda width: tradeoff_view(found, width))
 
@@ -95,7 +96,7 @@ def tradeoff_view(found: Tradeoff, width: int) -> RenderableType:
     """One row a setting, and the recommendation."""
     table = figures(f"{found.scenario.name}, {found.policy}: the load is at intensity {found.intensity:.4g}")
     best = found.recommended
-    table.add_column("solver", no_wrap=True)
+    table.add_column("solver", overflow="fold")
     for heading in (best.key, "proven\nbelow", "mean\nqueue", "± 95 %\n", "mean\nwait", "p95\nwait", "stalled\n"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("verdict\n", no_wrap=True)
@@ -115,7 +116,7 @@ def tradeoff_view(found: Tradeoff, width: int) -> RenderableType:
             Text(verdict + (" <" if setting is best else ""), "green" if result.stable else "bold red"),
             style="bold" if setting is best else "",
         )
-    left_out = fit(table, width, ("stalled", "mean wait", "± 95 %"))
+    left_out = fit(table, width, ("stalled", "mean wait", "± 95 %", "p95 wait"))
     unproven = {setting.solver: setting.why for setting in found.settings if setting.share is None}
     notes = [Text(line, "dim") for line in left_out] + [
         Text(f"- {solver}: {why}", "dim") for solver, why in unproven.items()

@@ -55,7 +55,7 @@ def _text_of(source: str | Path) -> tuple[str, str, str]:
         return source, (SHIPPED / f"{source}.toml").read_text("utf-8"), source
     path = Path(source)
     try:
-        return path.stem, path.read_text("utf-8"), str(path)
+        return path.stem, path.read_text("utf-8-sig"), str(path)
     except FileNotFoundError:
         near = difflib.get_close_matches(str(source), shipped_scenarios(), 1)
         hint = f"did you mean {near[0]}? " if near else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from slotwise.errors import InputError
+from slotwise.files import whole
 from slotwise.planning.tradeoff import Tradeoff
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
@@ -93,7 +94,5 @@ def draw(found: Tradeoff, path: str | Path) -> None:
         axes.set_title(f"{found.scenario.name}, {found.policy}: numbers at the marks are {best.key}", fontsize=10)
         axes.grid(True, which="major", color="0.9", linewidth=0.6)
         figure.legend(loc="outside lower center", ncols=3, fontsize=7.5, frameon=False)
-        try:
-            figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
-        except OSError as error:
-            raise InputError(f"cannot be written: {error}", where=str(path), remedy="give another place") from None
+        with whole(path) as place:
+            figure.savefig(place, dpi=150, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)

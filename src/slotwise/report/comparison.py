@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
+from slotwise.looks.drawing import Series, curves, dots, lines
+from slotwise.looks.numbers import brief, with_band
+from slotwise.looks.palette import label_of
 from slotwise.report.blocks import Block, Figure, Page, Panel, Section, Table
-from slotwise.report.drawing import Series, curves, dots, lines
-from slotwise.report.palette import label_of
-from slotwise.report.tables import number, with_band
 from slotwise.simulation.histogram import EDGES
 from slotwise.simulation.meter import LARGEST
 from slotwise.simulation.result import Comparison, Result
@@ -49,7 +49,7 @@ def _means(results: tuple[Result, ...], names: list[str]) -> Figure:
     bound = results[0].bound
     if 0 < bound.mean_queue < float("inf"):
         rows.append((label_of("lower-bound"), "lower-bound", bound.mean_queue, None, None))
-    told = ", ".join(f"{label} {number(mean)}" for label, _, mean, _, _ in rows)
+    told = ", ".join(f"{label} {brief(mean)}" for label, _, mean, _, _ in rows)
     data = pl.DataFrame([{"policy": p, "mean_queue": m, "ci95_low": a, "ci95_high": b} for _, p, m, a, b in rows])
     return Figure(
         "mean-queue",
@@ -76,7 +76,7 @@ def _table(results: tuple[Result, ...]) -> Table:
     rows = []
     for result in results:
         resource, share = max(result.utilisation.items(), key=lambda item: item[1])
-        waits = [number(result.wait[key]) for key in ("mean", "p50", "p95", "p99", "max")]
+        waits = [brief(result.wait[key]) for key in ("mean", "p50", "p95", "p99", "max")]
         stalled = f"{result.as_dict()['stalled_fraction']:.1%}"
         verdict = "stable" if result.stable else "grows"
         queue = with_band(*result.mean_queue)
@@ -123,7 +123,7 @@ def _tails(results: tuple[Result, ...], names: list[str]) -> Figure:
             data += [{"policy": result.policy, "wait": t, "share_above": p} for t, p in kept]
     frame = pl.DataFrame(data, schema={"policy": pl.String, "wait": pl.Float64, "share_above": pl.Float64})
     told = "; ".join(
-        f"{label_of(r.policy)}: p95 {number(r.wait['p95'])}, p99 {number(r.wait['p99'])}" for r in results
+        f"{label_of(r.policy)}: p95 {brief(r.wait['p95'])}, p99 {brief(r.wait['p99'])}" for r in results
     )
     svg = lines(series, "tails", x="wait", y="share of jobs that wait longer", log_x=True, markers=False)
     return Figure(
@@ -142,7 +142,7 @@ def _by_type(results: tuple[Result, ...]) -> Table:
     for result in results:
         for name in types:
             queue, wait = result.mean_queue_by_type[name], result.wait_by_type[name]
-            shown = [number(wait[key]) for key in ("mean", "p50", "p95", "p99")]
+            shown = [brief(wait[key]) for key in ("mean", "p50", "p95", "p99")]
             rows.append((label_of(result.policy), name, with_band(*queue), *shown))
             data.append({"policy": result.policy, "type": name, "mean_queue": queue.mean} | wait)
     columns = ["policy", "type", "mean queue", "mean wait", "median", "p95", "p99"]

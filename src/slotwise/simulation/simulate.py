@@ -18,7 +18,7 @@ from slotwise.model import Scenario, load_scenario
 from slotwise.scheduling.policies import make_policy
 from slotwise.scheduling.policy import Policy
 from slotwise.simulation.measurements import Measurements
-from slotwise.simulation.replication import Task, compile_for, replicate
+from slotwise.simulation.replication import Task, compile_for, make_store, replicate
 from slotwise.simulation.result import Comparison, Result
 from slotwise.simulation.workload import jobs_of
 from slotwise.theory.bounds import Bound, best_lower_bound
@@ -34,6 +34,8 @@ OnProgress = Callable[[str, int, float], None]
 
 class InterruptedRunError(SlotwiseError):
     """Ctrl-C: `results` are of the replications that were finished."""
+
+    exit_code = 130
 
     def __init__(self, results: list[Result]) -> None:
         self.results = results
@@ -155,9 +157,12 @@ def run_on_threads(
     stop = threading.Event()
     done: dict[int, Measurements] = {}
     if not compiled:
+        different = {task.policy: task for task in tasks}.values()
         try:
-            for task in {task.policy: task for task in tasks}.values():
+            for task in different:
                 compile_for(task)
+            for task in different if len(different) > 1 else ():
+                make_store(task, 1)  # a policy that cannot run this is refused before the others run
         except KeyboardInterrupt:
             return done, True
 

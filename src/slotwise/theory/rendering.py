@@ -8,6 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from slotwise.looks.numbers import number
 from slotwise.theory.capacity import Capacity
 from slotwise.theory.guarantee import Guarantee, Verdict
 from slotwise.theory.region import Region
@@ -107,11 +108,11 @@ def _types(capacity: Capacity) -> Table:
         about = "" if room.limit - room.more <= 1e-6 * max(1.0, room.limit) else "≥ "
         table.add_row(
             job_type.name,
-            _short(float(capacity.rates[j])),
-            _short(float(region.rho[j])),
+            number(float(capacity.rates[j])),
+            number(float(region.rho[j])),
             f"{region.prices[j]:.3%}" if np.isfinite(region.intensity) else "-",
             f"{used[j]:.1%}" if np.isfinite(region.intensity) else "-",
-            f"{about}+{_short(more)}" if region.supportable is not False else "-",
+            f"{about}+{number(more)}" if region.supportable is not False else "-",
         )
     return table
 
@@ -179,10 +180,6 @@ def _bound(capacity: Capacity) -> Text:
         return Text("\nQueues grow without bound under every policy.", "bold")
     if bound.kind == "none":
         return Text(f"\nHow short queues can be is not known: {'; '.join(bound.assumptions)}.")
-    line = Text(f"\nNo policy's mean queue is below {_short(bound.mean_queue)}", "bold")
+    line = Text(f"\nNo policy's mean queue is below {number(bound.mean_queue)}", "bold")
     line.append(f"  ({bound.kind}: {'; '.join(bound.assumptions)})", "dim")
     return line
-
-
-def _short(value: float) -> str:
-    return f"{value:.4g}" if value < 1e4 else f"{value:,.0f}"

@@ -22,6 +22,7 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from slotwise.errors import InputError
+from slotwise.files import whole
 from slotwise.workloads.traces.schema import METADATA_KEY, Trace, TraceMeta, fault_of, tidy
 from slotwise.workloads.traces.tables import (
     BadRowError,
@@ -385,14 +386,7 @@ def _write(spool: Spool, meta: TraceMeta, out: Path) -> None:
         for frame in spool.sorted_frames():
             yield frame if columns is None else frame.select(columns)
 
-    # Written beside its place and moved there when whole: a killed import leaves no half trace.
-    partial = out.with_name(out.name + ".partial")
-    try:
+    with whole(out) as place:
         register_io_source(source, schema=dict(schema)).sink_parquet(
-            partial, metadata={METADATA_KEY: meta.to_json()}, row_group_size=1 << 18
+            place, metadata={METADATA_KEY: meta.to_json()}, row_group_size=1 << 18
         )
-        partial.replace(out)
-    except OSError as problem:
-        raise InputError(f"cannot be written ({problem.strerror or problem})", where=str(out)) from problem
-    finally:
-        partial.unlink(missing_ok=True)

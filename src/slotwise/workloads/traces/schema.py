@@ -31,6 +31,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from slotwise.errors import InputError
+from slotwise.files import whole
 
 VERSION = 1
 METADATA_KEY = "slotwise"
@@ -269,7 +270,5 @@ def read_trace(path: str | Path, columns: list[str] | None = None) -> Trace:
 
 def write_trace(trace: Trace, path: str | Path) -> None:
     """Write `trace` as one Parquet file."""
-    try:
-        trace.frame.write_parquet(path, metadata={METADATA_KEY: trace.meta.to_json()})
-    except OSError as problem:
-        raise InputError(f"cannot be written ({problem.strerror or problem})", where=str(path)) from problem
+    with whole(path) as place:
+        trace.frame.write_parquet(place, metadata={METADATA_KEY: trace.meta.to_json()})

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -21,7 +23,9 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from numpy.typing import ArrayLike, NDArray
 
-from slotwise.report.palette import INK, RULE, SOFT, VERMILION, Style, style_of
+from slotwise.errors import InputError
+from slotwise.files import whole
+from slotwise.looks.palette import INK, RULE, SOFT, VERMILION, Style, style_of
 
 WIDTH, HEIGHT = 4.7, 3.15
 """inches; a panel's width of 4.7 inches shown on 330 points keeps its labels above 6 points"""
@@ -69,6 +73,26 @@ def panel(height: float = HEIGHT) -> Iterator[tuple[Figure, Axes]]:
         axes.grid(color=RULE, linewidth=0.7)
         axes.set_axisbelow(True)
         yield figure, axes
+
+
+SAVED: dict[str, dict[str, Any]] = {".svg": {"Date": None}, ".png": {}, ".pdf": {"CreationDate": None}}
+
+
+def check_picture(path: str | Path) -> None:
+    """Whether a picture can have this name."""
+    if Path(path).suffix.lower() not in SAVED:
+        raise InputError(
+            f"{Path(path).suffix or 'no ending'!r} is no picture format",
+            where=str(path),
+            remedy="use .svg, .png or .pdf",
+        )
+
+
+def save_figure(figure: Figure, path: str | Path) -> None:
+    """Write a figure without the moment of its making, so that equal figures give equal files."""
+    check_picture(path)
+    with matplotlib.rc_context({"svg.hashsalt": "slotwise"}), whole(path) as place:
+        figure.savefig(place, dpi=160, metadata=SAVED[Path(path).suffix.lower()])
 
 
 def svg_of(figure: Figure, identity: str) -> str:
