@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from rich.console import Console
+from typing import Annotated
+
+import typer
 
 from slotwise.cli.running import JsonOption, ScenarioArgument, SetOption
 from slotwise.looks.numbers import as_json as to_json
+from slotwise.looks.terminal import show
 from slotwise.model import load_scenario
 from slotwise.theory.capacity import assess
 from slotwise.theory.rendering import render
@@ -13,6 +16,9 @@ from slotwise.theory.rendering import render
 
 def capacity(
     scenario: ScenarioArgument,
+    proofs: Annotated[
+        bool, typer.Option("--proofs", help="also what the answer rests on, policy by policy")
+    ] = False,
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -25,9 +31,10 @@ def capacity(
     Examples:
       slotwise capacity mine.toml
       slotwise capacity table1 --set workload.intensity=0.95
+      slotwise capacity table1 --proofs
     """
     found = assess(load_scenario(scenario, overrides or []))
     if as_json:
         print(to_json(found.as_dict()))
     else:
-        Console().print(render(found))
+        show(render(found, proofs))

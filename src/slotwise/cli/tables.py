@@ -46,7 +46,7 @@ def results_table(results: Sequence[Result], width: int) -> RenderableType:
         table.add_column(column.heading, justify=justify, no_wrap=True)
     for result in results:
         table.add_row(result.policy, *(column.cell(result) for column in COLUMNS))
-    left_out = fit(table, width, ("stalled", "in use", "p99 wait", "mean wait", "± 95 %"))
+    left_out = fit(table, width, ("stalled", "in use", "p99 wait", "mean wait", "± 95 %", "p95 wait"))
     return Group(table, *(Text(note, style="dim") for note in [*_notes(results), *left_out]))
 
 
@@ -63,8 +63,6 @@ def _notes(results: Sequence[Result]) -> list[str]:
     elif kinds:
         kind, bound = next(iter(kinds.items()))
         notes.append(f"no size-blind policy can have a mean queue below {number(bound.mean_queue)} ({kind})")
-    solvers = sorted({result.runs[0].solver for result in results} - {""})
-    notes += [f"configurations: {solver}" for solver in solvers]
     notes.append(
         f"{sum(r.events_per_second for r in results) / len(results) / 1e6:.1f} million events a second a core"
     )

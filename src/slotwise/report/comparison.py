@@ -35,7 +35,9 @@ def comparison_page(comparison: Comparison) -> Page:
         ("events a run", f"{results[0].runs[0].events:,}"),
         ("seed", str(scenario.run.seed)),
     ]
-    blocks: list[Block] = [_means(results, names), _table(results), _differences(comparison)]
+    blocks: list[Block] = [_means(results, names), _table(results)]
+    if len(results) > 1:
+        blocks.append(_differences(comparison))
     sections = [
         Section("queues", "Queues", blocks),
         Section("waits", "Waits", [_tails(results, names), _by_type(results)]),

@@ -186,6 +186,7 @@ def by_workload(moments: WorkloadMoments, columns: Columns, bottleneck: Vector) 
         if space.demand is not None and space.capacity is not None:
             starts += [space.demand[:, r].astype(np.float64) for r in range(len(space.capacity))]
     starts = [np.where(busy, start, 0.0) for start in starts]
+    starts = [start for start in starts if start.any()]  # nobody may ask for some resource
     left = max(EVALUATIONS, 2 * len(starts))
 
     def value(prices: Vector) -> float:
