@@ -33,7 +33,7 @@ def capacity(
       slotwise capacity table1 --set workload.intensity=0.95
       slotwise capacity table1 --proofs
     """
-    found = assess(load_scenario(scenario, overrides or []))
+    found = assess(load_scenario(scenario, overrides or [], said="--set"))
     if as_json:
         print(to_json(found.as_dict()))
     else:

@@ -50,7 +50,7 @@ def compare(
       slotwise compare table1 --policy algorithm1,best-fit,m14
       slotwise compare mine.toml --policy guarded,best-fit --out report
     """
-    ready = load_scenario(scenario, overrides or [])
+    ready = load_scenario(scenario, overrides or [], said="--set")
     names = list(dict.fromkeys(name.strip() for group in policy for name in group.split(",") if name.strip()))
     if len(names) < 2:
         raise InputError("needs two policies or more", where="--policy", remedy="such as algorithm1,best-fit")

@@ -65,7 +65,7 @@ def plan(
       slotwise plan mine.toml -t p95_wait=0.5 -t utilisation=0.8 -p best-fit
     """
     targets = parse_targets(target or [])
-    ready = load_scenario(scenario, overrides or [])
+    ready = load_scenario(scenario, overrides or [], said="--set")
     refuse_idle(ready, [policy or ready.policy.name], overrides or [])
     with messages.status("planning") as status:
 

@@ -56,7 +56,7 @@ def simulate(
       slotwise simulate mine.toml --json
       slotwise simulate mine.toml --out report
     """
-    ready = load_scenario(scenario, overrides or [])
+    ready = load_scenario(scenario, overrides or [], said="--set")
     names = [name for group in policy or [ready.policy.name] for name in group.split(",")]
     pairs = with_options(ready, names, overrides or [])
     command = command_line("simulate", scenario, names, overrides or [])

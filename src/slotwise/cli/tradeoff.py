@@ -68,7 +68,7 @@ def tradeoff(
       slotwise tradeoff table1 --figure tradeoff.svg
       slotwise tradeoff mine.toml --beta 0.8,0.95 --solver auto,greedy
     """
-    ready = load_scenario(scenario, overrides or [])
+    ready = load_scenario(scenario, overrides or [], said="--set")
     refuse_idle(ready, [policy or ready.policy.name], overrides or [])
     betas = _numbers(beta) if beta else GRID
     solvers = tuple(name.strip() for name in solver.split(",")) if solver else SOLVERS

@@ -228,6 +228,13 @@ def plain_number(value: float, _: object = None) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
+def plain_axes(axes: Axes) -> None:
+    """Plain numbers on both axes."""
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(nbins=6))
+        axis.set_major_formatter(FuncFormatter(plain_number))
+
+
 def curves(
     parts: Sequence[tuple[str, NDArray[np.float64], NDArray[np.float64]]],
     identity: str,

@@ -10,14 +10,15 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from slotwise._version import __version__
 from slotwise.errors import InputError
-from slotwise.model import Scenario
-from slotwise.planning import search
+from slotwise.looks.notebook import to_pandas
+from slotwise.model import Overrides, Scenario
+from slotwise.planning import search, showing
 from slotwise.planning.limit import Limit, cheapest
 from slotwise.planning.targets import MEANINGS, Targets, check_targets
 from slotwise.planning.trials import LOOKS, Counts, Question, Trial, Trials
@@ -26,11 +27,17 @@ from slotwise.simulation.simulate import as_scenario
 from slotwise.simulation.statistics import Interval
 from slotwise.simulation.workload import jobs_of
 
+if TYPE_CHECKING:
+    import pandas
+    import polars as pl
+
+    from slotwise.looks.drawing import Picture
+
 MIXES = 40
 """mixes of several server classes that are simulated, at most, to look for a cheaper one"""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """How many servers, what that rests on, and one sentence that says it."""
 
@@ -80,6 +87,24 @@ class Plan:
         """The result in one plain sentence."""
         return _statement(self)
 
+    def frame(self) -> pl.DataFrame:
+        """A row for each choice of servers that was tried."""
+        return showing.frame(self)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """`frame` for pandas."""
+        return to_pandas(self.frame())
+
+    def plot(self) -> Picture:
+        """Each target over the cost of what was tried."""
+        return showing.plot(self)
+
+    def _repr_html_(self) -> str:
+        return showing.html(self)
+
+    def __repr__(self) -> str:
+        return f"<Plan: {self.statement}>"
+
     def as_dict(self) -> dict[str, Any]:
         """For programs: plain values, null where a number is infinite or not known."""
         return {
@@ -121,7 +146,7 @@ def plan(
     policy: str | None = None,
     *,
     confidence: float = 0.95,
-    overrides: Iterable[str] = (),
+    overrides: Overrides = (),
     workers: int | None = None,
     looks: int = LOOKS,
     mixes: int = MIXES,

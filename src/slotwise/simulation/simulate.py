@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
 from slotwise.errors import InputError, SlotwiseError
-from slotwise.model import Scenario, load_scenario
+from slotwise.model import Overrides, Scenario, changed, load_scenario
 from slotwise.scheduling.policies import make_policy
 from slotwise.scheduling.policy import Policy
 from slotwise.simulation.measurements import Measurements
@@ -46,7 +46,7 @@ def simulate(
     scenario: str | Path | Scenario,
     policy: PolicyLike | None = None,
     *,
-    overrides: Iterable[str] = (),
+    overrides: Overrides = (),
     workers: int | None = None,
     engine: str = "threads",
     scheduler_address: str | None = None,
@@ -55,7 +55,7 @@ def simulate(
 ) -> Result:
     """Run one policy (the scenario's own by default) on a scenario: a path, a shipped name or a `Scenario`.
 
-    `options` are parameters of the policy; `overrides` are "dotted.key=value" settings of the scenario.
+    `options` are parameters of the policy; `overrides` are settings of the scenario, such as {"run.events": 20_000}.
     """
     ready = as_scenario(scenario, overrides)
     chosen = ready.policy.name if policy is None else policy
@@ -68,7 +68,7 @@ def compare(
     scenario: str | Path | Scenario,
     policies: Sequence[PolicyLike],
     *,
-    overrides: Iterable[str] = (),
+    overrides: Overrides = (),
     workers: int | None = None,
     engine: str = "threads",
     scheduler_address: str | None = None,
@@ -80,15 +80,10 @@ def compare(
     return Comparison(tuple(run_policies(ready, pairs, workers, engine, scheduler_address, on_progress)))
 
 
-def as_scenario(scenario: str | Path | Scenario, overrides: Iterable[str] = ()) -> Scenario:
+def as_scenario(scenario: str | Path | Scenario, overrides: Overrides = ()) -> Scenario:
     """A scenario from whatever names it."""
-    overrides = list(overrides)
     if isinstance(scenario, Scenario):
-        if overrides:
-            raise InputError(
-                "are for scenarios that are read from a file", where="overrides", remedy="use model_copy"
-            )
-        return scenario
+        return changed(scenario, overrides) if overrides else scenario
     return load_scenario(scenario, overrides)
 
 
