@@ -18,6 +18,7 @@ import numpy as np
 from slotwise.model import integers, load_scenario
 from slotwise.packing import Space
 from slotwise.scheduling import Scheduler, drive, make_policy
+from slotwise.scheduling.chance import words_of
 from slotwise.scheduling.state import JOB_COLUMNS, SERVER, jobs
 from slotwise.scheduling.store import Store
 
@@ -76,7 +77,7 @@ def nanoseconds(name: str, n_servers: int) -> tuple[float, int]:
         policy,
         max_servers=n_servers,
         spaces=[Space.additive(sizes.demand, sizes.capacity[0])],
-        seed=np.random.SeedSequence(1),
+        random=words_of(1),
         max_jobs=n_jobs + 1,
     )
     hooks = policy.hooks()

@@ -82,7 +82,7 @@ def default(field: FieldInfo) -> str:
     value = field.default
     if value is PydanticUndefined:
         return "required"
-    if value is None or value == ():
+    if value is None or value in ((), {}):
         return "none"
     if isinstance(value, laws.Law):
         return f"`{value.law}`"  # type: ignore[attr-defined]
@@ -120,7 +120,8 @@ def scenario_page() -> str:
         "",
         "A scenario is a TOML file, the one input of every command. Unknown keys are refused. `--set KEY=VALUE` changes a",
         "dotted key from the command line: `run.events=20000`, `workload.intensity=0.95`, and members of lists by their",
-        "name: `cluster.servers.standard.count=40`.",
+        "name: `cluster.servers.standard.count=40`. A name with dots in it is put in double quotes.",
+        "What `labels` and `requires` are for: [labels and requirements](../guides/labels.md).",
         "",
         "Scenarios that ship: " + ", ".join(f"`{name}`" for name in shipped_scenarios()) + ".",
     ]

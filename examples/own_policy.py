@@ -11,6 +11,7 @@ from pydantic import Field
 from slotwise.scheduling.api import (
     COUNT,
     FitOptions,
+    Memory,
     Policy,
     State,
     Store,
@@ -25,7 +26,8 @@ from slotwise.scheduling.api import (
     takes,
 )
 
-TRIES = 0  # where the option stands in policy_ints(s)
+MEMORY = Memory()
+TRIES = MEMORY.count("tries", kept=False)  # the option, in policy_ints(s)
 
 
 def serve(s: State, _a: int, _b: int) -> None:
@@ -42,7 +44,7 @@ def serve(s: State, _a: int, _b: int) -> None:
             return
         set_need(s, longest)
         for _ in range(policy_ints(s)[TRIES]):
-            server = below(s, s.max_servers)
+            server = below(s, s.n_places)
             if takes(s, server, need(s)) and servers(s)[server, COUNT] < servers(s)[where, COUNT]:
                 where = server
         start(s, longest, where)
@@ -60,6 +62,7 @@ class LongestQueue(Policy):
     name = "longest-queue"
     summary = "the longest queue first, on the less busy of a few random servers"
     Options = LongestQueueOptions
+    memory = MEMORY
     keeps = frozenset({"free", "tree"})  # free(s) and first_fit
     arrive = complete = join = cancel = staticmethod(serve)
 

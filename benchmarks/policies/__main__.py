@@ -60,6 +60,9 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.policies", description=__doc__)
     parser.add_argument("--held-out", action="store_true", help="the seeds that nobody tuned on")
+    parser.add_argument(
+        "--labelled", action="store_true", help="clusters whose servers have labels that types require"
+    )
     parser.add_argument("--policies", default=",".join(POLICIES), help="names, with commas between")
     parser.add_argument("--only", default="", help="only scenarios whose name contains this")
     parser.add_argument("--events", type=int, default=1_000_000, help="arrivals and completions of each run")
@@ -86,7 +89,7 @@ def main() -> None:
             arguments.markdown.write_text("Written by `python -m benchmarks.policies --google`.\n\n" + text)
         return
     policies = arguments.policies.split(",")
-    entries = [e for e in suite(arguments.held_out) if arguments.only in e.name]
+    entries = [e for e in suite(arguments.held_out, arguments.labelled) if arguments.only in e.name]
     if not entries:
         sys.exit(f"no scenario has {arguments.only!r} in its name")
     known: dict[str, Row] = {}
@@ -108,7 +111,8 @@ def main() -> None:
         print(f"\n{said}")
         print(tables.aligned([["scenario", "type", "waits", "guarded", "algorithm1", "ratio"], *worst]))
     if arguments.markdown:
-        command = "python -m benchmarks.policies" + (" --held-out" if arguments.held_out else "")
+        which = " --labelled" if arguments.labelled else " --held-out" if arguments.held_out else ""
+        command = f"python -m benchmarks.policies{which}"
         arguments.markdown.write_text("\n".join(report(rows, policies, command)) + "\n")
 
 

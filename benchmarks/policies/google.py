@@ -12,6 +12,7 @@ from typing import Any
 
 from benchmarks.policies.running import figures_of
 from benchmarks.policies.traces import UNIT, held, scenario
+from slotwise.simulation.choice import Choice
 from slotwise.simulation.replication import Task, replicate
 from slotwise.simulation.workload import jobs_of
 from slotwise.workloads.tracejobs import open_trace
@@ -37,7 +38,7 @@ class Waits:
         if servers not in self.known:
             where = scenario(self.trace, [(servers, UNIT)])
             jobs = jobs_of(where)
-            run = replicate(Task(where, jobs, self.policy, self.options))
+            run = replicate(Task(where, jobs, Choice(self.policy, self.options)))
             self.known[servers] = figures_of(self.policy, jobs, [run], True, [run]).mean_wait
         return self.known[servers]
 

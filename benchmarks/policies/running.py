@@ -26,6 +26,7 @@ from benchmarks.policies.suite import Entry
 from benchmarks.policies.traces import WARMUP
 from slotwise.errors import InputError
 from slotwise.model import Scenario
+from slotwise.simulation.choice import Choice
 from slotwise.simulation.drift import LEAST_RISE, stable
 from slotwise.simulation.histogram import EDGES, quantiles
 from slotwise.simulation.measurements import Measurements, add_up
@@ -165,7 +166,7 @@ def run_row(
     bound = math.nan if trace else best_lower_bound(scenario, jobs.rates).mean_queue
     row = Row(entry.name, bound, tuple(t.name for t in jobs.types), trace, 0 if trace else events)
     tasks = [
-        Task(scenario, jobs, policy, options.get(policy, {}), n)
+        Task(scenario, jobs, Choice(policy, options.get(policy, {})), n)
         for policy in policies
         for n in range(scenario.run.replications)
     ]
@@ -175,7 +176,7 @@ def run_row(
     with ThreadPoolExecutor(threads) as pool:
         results = list(pool.map(_one, tasks))
     for policy in policies:
-        mine = [r for task, r in zip(tasks, results, strict=True) if task.policy == policy]
+        mine = [r for task, r in zip(tasks, results, strict=True) if task.choice.policy == policy]
         found = [m for m in mine if m is not None]
         if len(found) < len(mine):
             row.figures[policy] = None

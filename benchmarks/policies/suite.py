@@ -23,6 +23,10 @@ TRACE_RUNS = 8
 HELD_OUT = range(5000, 5030)
 """nothing was tuned on them; once they decided, against a change (docs/research/guarded.md)"""
 
+LABELLED = range(7000, 7030)
+"""random scenarios in which some types may run on some server classes only"""
+LABELS = {"zone": ("a", "b"), "gpu": ("none", "a100", "h100")}
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -131,6 +135,23 @@ def random_scenario(seed: int) -> Scenario:
     )
 
 
+def labelled_scenario(seed: int) -> Scenario:
+    """A random scenario of two or three classes with labels, in which two types of three require what some class has."""
+    rng = np.random.default_rng([seed, 1])
+    document = random_scenario(seed).model_dump(mode="json", exclude_none=True)
+    servers = document["cluster"]["servers"]
+    servers.append({**servers[0], "name": "more", "count": int(rng.choice([1, 2, 5, 10]))})
+    for server in servers:
+        server["labels"] = {key: str(rng.choice(values)) for key, values in LABELS.items() if rng.random() < 0.8}
+    for job_type in document["types"]:
+        sizes = np.array(job_type["demand"], float)
+        homes = [server for server in servers if (sizes <= np.array(server["capacity"], float)).all()]
+        home = homes[int(rng.integers(len(homes)))]["labels"]
+        wanted = [key for key in home if rng.random() < 0.67]
+        job_type["requires"] = {key: sorted({home[key], str(rng.choice(LABELS[key]))}) for key in wanted}
+    return parse_scenario({**document, "name": f"labelled-{seed}"})
+
+
 def laws() -> Iterator[Entry]:
     """Heavy-tailed service and bursts, on the best known trap, on Table 1 and on unlike servers with three resources."""
     pareto, hyper = {"law": "pareto", "shape": 1.6}, {"law": "hyperexponential", "scv": 20.0}
@@ -186,8 +207,10 @@ def unlike_servers() -> Scenario:
     )
 
 
-def suite(held_out: bool = False) -> list[Entry]:
-    """All of it."""
+def suite(held_out: bool = False, labelled: bool = False) -> list[Entry]:
+    """All of it; or what nobody tuned on; or clusters with labels."""
+    if labelled:
+        return [Entry(f"labelled-{seed}", labelled_scenario(seed)) for seed in LABELLED]
     fixed = [] if held_out else [*paper(), *traps(), *laws()]
     seeds = [*HELD_OUT] if held_out else [*RANDOM, *FOUND]
     named = traces.held_out() if held_out else traces.scenarios()

@@ -29,9 +29,11 @@ if TYPE_CHECKING:
     )
     from slotwise.planning.plan import Plan, plan
     from slotwise.planning.tradeoff import Tradeoff, tradeoff
+    from slotwise.scheduling.events import Outcome, Placement
     from slotwise.scheduling.policies import POLICIES, make_policy
     from slotwise.scheduling.policy import Policy
-    from slotwise.scheduling.scheduler import Placement, Scheduler
+    from slotwise.scheduling.scheduler import Scheduler
+    from slotwise.scheduling.situation import Situation
     from slotwise.simulation.result import Comparison, Result
     from slotwise.simulation.simulate import compare, simulate
     from slotwise.theory.capacity import Capacity, capacity
@@ -50,8 +52,10 @@ _HOMES = {
     "POLICIES": "slotwise.scheduling.policies",
     "make_policy": "slotwise.scheduling.policies",
     "Policy": "slotwise.scheduling.policy",
-    "Placement": "slotwise.scheduling.scheduler",
+    "Outcome": "slotwise.scheduling.events",
+    "Placement": "slotwise.scheduling.events",
     "Scheduler": "slotwise.scheduling.scheduler",
+    "Situation": "slotwise.scheduling.situation",
     "Comparison": "slotwise.simulation.result",
     "Result": "slotwise.simulation.result",
     "Plan": "slotwise.planning.plan",
@@ -78,6 +82,7 @@ __all__ = [
     "Comparison",
     "InputError",
     "JobType",
+    "Outcome",
     "Placement",
     "Plan",
     "Policy",
@@ -85,6 +90,7 @@ __all__ = [
     "Scenario",
     "Scheduler",
     "ServerClass",
+    "Situation",
     "SlotwiseError",
     "SlotwiseWarning",
     "Trace",

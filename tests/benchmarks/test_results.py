@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.policies.suite import labelled_scenario, random_scenario, suite
 
 from benchmarks import __main__ as bench
 from benchmarks import growth, results, solvers
+from slotwise.theory import columns_of, region_of
 
 MACHINE = {"processor": "A", "cores": 2, "system": "Linux x86_64", "time": "2026-01-01", "python": "3.11"}
 
@@ -123,3 +125,20 @@ def test_the_growing_scenarios_are_what_they_say() -> None:
 def test_every_server_of_the_solvers_benchmark_holds_something() -> None:
     for space in solvers.servers().values():
         assert all(space.feasible([int(i == j) for i in range(space.n_types)]) for j in range(space.n_types))
+
+
+def test_the_labelled_scenarios_bar_types_from_classes() -> None:
+    entries = suite(labelled=True)
+    barred = 0
+    for entry in entries[:8]:
+        scenario = entry.scenario
+        spaces = [pricing.space for pricing in columns_of(scenario).pricings]
+        fits = [[(space.demand[j] <= space.capacity).all() for j in range(space.n_types)] for space in spaces]
+        barred += sum(
+            may and not space.most(j) for space, row in zip(spaces, fits, strict=True) for j, may in enumerate(row)
+        )
+        assert region_of(scenario).intensity == pytest.approx(scenario.workload.intensity)
+    assert barred > 8
+    first = entries[0].scenario
+    assert labelled_scenario(7000) == first
+    assert [t.demand for t in random_scenario(7000).types] == [t.demand for t in first.types]

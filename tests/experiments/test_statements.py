@@ -9,9 +9,9 @@ import pytest
 from slotwise.experiments import statements
 from slotwise.experiments.grading import Grade, over_laws, rank_trend
 from slotwise.experiments.points import Point, Points
-from slotwise.report.claims import Claim, Verdict
+from slotwise.report.claims import Claim, Standing
 
-HOLDS, IN_PART, FAILS = Verdict.HOLDS, Verdict.IN_PART, Verdict.FAILS
+HOLDS, IN_PART, FAILS = Standing.HOLDS, Standing.IN_PART, Standing.FAILS
 LAWS = ("Poisson", "log-normal")
 COUNTS = (20.0, 80.0, 140.0, 200.0)
 LOADS = (0.80, 0.85, 0.90, 0.95)
@@ -30,7 +30,7 @@ def lines(xs: tuple[float, ...], curves: dict[str, Curve], laws: tuple[str, ...]
     return [point(p, x, f(x), law, stalled_fraction=0.01) for law in laws for p, f in curves.items() for x in xs]
 
 
-def verdicts(claims: list[Claim]) -> dict[str, Verdict]:
+def verdicts(claims: list[Claim]) -> dict[str, Standing]:
     return {claim.name: claim.verdict for claim in claims}
 
 
@@ -71,7 +71,7 @@ def test_example1_in_part() -> None:
 
 
 @pytest.mark.parametrize(("g16", "verdict"), [(400.0, HOLDS), (60.0, IN_PART), (20.0, FAILS)])
-def test_example2(g16: float, verdict: Verdict) -> None:
+def test_example2(g16: float, verdict: Standing) -> None:
     found = statements.example2(Points((point("algorithm1", 0, 45), point("g16", 0, g16))))
     assert found[0].verdict is verdict
     assert bool(found[0].because) is (verdict is not HOLDS)
@@ -176,7 +176,7 @@ def test_a_difference_below_one_job_is_no_difference() -> None:
     ("dispersion", "correlation", "verdict"),
     [(2500.0, 0.4, HOLDS), (2500.0, 0.0, IN_PART), (1.1, 0.3, IN_PART), (1.0, 0.0, FAILS), (None, None, FAILS)],
 )
-def test_arrivals(dispersion: float | None, correlation: float | None, verdict: Verdict) -> None:
+def test_arrivals(dispersion: float | None, correlation: float | None, verdict: Standing) -> None:
     assert statements.arrivals(dispersion, correlation)[0].verdict is verdict
 
 

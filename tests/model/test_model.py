@@ -62,8 +62,8 @@ def test_each_resource_has_its_own_digits() -> None:
 def test_exactness_reaches_the_scheduler() -> None:
     cluster, types = one("0.3", "0.1", "0.2")
     scheduler = Scheduler(cluster, types, "best-fit")
-    assert scheduler.submit("a", "t0") == [("a", "s-0")]
-    assert scheduler.submit("b", "t1") == [("b", "s-0")]
+    assert scheduler.submit("a", "t0") == [("a", "s-0", 1)]
+    assert scheduler.submit("b", "t1") == [("b", "s-0", 1)]
     cluster, types = one(1, 1)
     scheduler = Scheduler(cluster, types, "best-fit", digits=1)
     assert [len(scheduler.submit(n, "t0", demand={"r": 0.1})) for n in range(11)] == [1] * 10 + [0]
@@ -101,34 +101,15 @@ def test_what_the_scheduler_refuses_of_a_job() -> None:
     with pytest.raises(InputError, match="no server class is called 'x'; there are: s"):
         scheduler.add_server("s-1", "x")
     scheduler.drain_server("s-0")
-    with pytest.raises(InputError, match="server 's-0' still drains; add it again when it is empty"):
+    with pytest.raises(InputError, match="server 's-0' drains and holds 2 jobs; resume it, with its jobs"):
         scheduler.add_server("s-0", "s")
     clairvoyant = Scheduler(cluster, types, "easy-backfill")
     with pytest.raises(InputError, match="job 'a': has no duration; easy-backfill is clairvoyant: give duration"):
-        clairvoyant.submit("a", "t0")
+        clairvoyant.submit("a", "t0", now=0.0)
     for duration in (-1.0, float("nan")):
         with pytest.raises(InputError, match=f"job 'a': lasts {duration}; give a duration of 0 or more"):
-            clairvoyant.submit("a", "t0", duration=duration)
+            clairvoyant.submit("a", "t0", duration=duration, now=0.0)
     assert clairvoyant.waiting == {"t0": 0}
-
-
-def test_a_snapshot_of_something_else_is_refused() -> None:
-    cluster, types = one(1, "0.5")
-    snapshot = Scheduler(cluster, types, "best-fit").snapshot()
-    others = [
-        Scheduler(cluster, types, "worst-fit"),
-        Scheduler(cluster, types, "best-fit", pack_by="type"),
-        Scheduler(cluster, types, "best-fit", digits=3),
-        Scheduler(*one(2, "0.5"), "best-fit"),
-        Scheduler(*one(1, "0.5", "0.5"), "best-fit"),
-    ]
-    for other in others:
-        with pytest.raises(
-            InputError, match="is of another cluster, other types or another policy; restore it into"
-        ):
-            other.restore(snapshot)
-        assert other.servers == ["s-0"]
-    Scheduler(cluster, types, "best-fit", seed=77).restore(snapshot)
 
 
 def test_everything_is_immutable() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -18,8 +19,20 @@ INSTANCES = 240 if JIT else 24
 EXACT = ("enumerate", "hull", "dp", "auto")
 
 
-def instance(seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64], np.random.Generator]:
-    """1 to 4 resources, 1 to 5 types; some sizes zero, some types too large, some capacities odd."""
+class Instance(NamedTuple):
+    """A server class: sizes, and which types it may hold."""
+
+    demand: NDArray[np.int64]
+    capacity: NDArray[np.int64]
+    allowed: NDArray[np.bool_]
+
+    @property
+    def space(self) -> Space:
+        return Space.additive(*self)
+
+
+def instance(seed: int) -> tuple[Instance, np.random.Generator]:
+    """1 to 4 resources, 1 to 5 types; some sizes zero, some types too large, some capacities odd, some types not allowed."""
     rng = np.random.default_rng(seed)
     R = 1 + seed % 4
     J = int(rng.integers(1, 6))
@@ -28,15 +41,18 @@ def instance(seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64], np.random
     if seed % 3 == 0:
         capacity, demand = capacity * 6 + rng.integers(0, 6, R), demand * 6
     demand[~demand.any(axis=1), rng.integers(R)] = 2
-    return demand.astype(np.int64), capacity.astype(np.int64), rng
+    allowed = rng.random(J) < 0.7 if seed % 8 >= 4 else np.ones(J, np.bool_)
+    return Instance(demand.astype(np.int64), capacity.astype(np.int64), allowed), rng
 
 
-def brute_force(demand: NDArray[np.int64], capacity: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Everything that fits, by trying every combination of counts."""
+def brute_force(
+    demand: NDArray[np.int64], capacity: NDArray[np.int64], may: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    """Everything that fits and is allowed, by trying every combination of counts."""
     most = []
-    for row in demand:
+    for j, row in enumerate(demand):
         count = 0
-        while all((count + 1) * d <= c for d, c in zip(row, capacity, strict=True)):
+        while may[j] and all((count + 1) * d <= c for d, c in zip(row, capacity, strict=True)):
             count += 1
         most.append(count)
     every = np.array(list(itertools.product(*(range(m + 1) for m in most))), np.int64)
@@ -45,8 +61,7 @@ def brute_force(demand: NDArray[np.int64], capacity: NDArray[np.int64]) -> NDArr
 
 @functools.cache
 def everything(seed: int) -> NDArray[np.int64]:
-    demand, capacity, _ = instance(seed)
-    return brute_force(demand, capacity)
+    return brute_force(*instance(seed)[0])
 
 
 def weights_for(rng: np.random.Generator, J: int) -> list[NDArray[np.float64]]:
@@ -55,18 +70,19 @@ def weights_for(rng: np.random.Generator, J: int) -> list[NDArray[np.float64]]:
     return [queues.astype(float), np.log1p(queues), (queues % 3).astype(float), np.zeros(J), large.astype(float)]
 
 
-def is_maximal(k: NDArray[np.int64], demand: NDArray[np.int64], capacity: NDArray[np.int64]) -> bool:
-    free = capacity - k @ demand
-    return not any((row <= free).all() for row in demand)
+def is_maximal(k: NDArray[np.int64], made: Instance) -> bool:
+    free = made.capacity - k @ made.demand
+    return not any((row <= free).all() for row in made.demand[made.allowed])
 
 
 @pytest.mark.core
 @pytest.mark.parametrize("name", SOLVERS)
 def test_against_brute_force(name: str) -> None:
-    nonzero = 0
+    nonzero = barred = 0
     for seed in range(INSTANCES):
-        demand, capacity, rng = instance(seed)
-        solver = make_solver(name, Space.additive(demand, capacity), epsilon=(0.05, 0.2, 0.5)[seed % 3])
+        made, rng = instance(seed)
+        demand, capacity, allowed = made
+        solver = make_solver(name, made.space, epsilon=(0.05, 0.2, 0.5)[seed % 3])
         every = everything(seed)
         for weights in weights_for(rng, len(demand)):
             optimum = float((every @ weights).max())
@@ -74,16 +90,19 @@ def test_against_brute_force(name: str) -> None:
             k, weight = solver.best(weights, order=order)
             assert (k >= 0).all()
             assert (k @ demand <= capacity).all()
+            assert not k[~allowed].any()
             assert weight == pytest.approx(float(k @ weights), rel=1e-14)
             assert weight >= solver.r * optimum * (1 - 1e-12), (seed, solver.name)
             if name in EXACT:
                 assert weight == pytest.approx(optimum, rel=1e-14), (seed, solver.name)
             if name != "greedy":
-                assert is_maximal(k, demand, capacity), (seed, solver.name)
+                assert is_maximal(k, made), (seed, solver.name)
             if len(every) > 1:
                 assert k.any()
                 nonzero += 1
+                barred += (weights[~allowed] > 0).any()
     assert nonzero > INSTANCES  # most instances are not about nothing
+    assert barred > INSTANCES // 4  # and in many a type with weight would fit, but may not run there
 
 
 def run(solver: Solver, weights: NDArray[np.float64], capacity: NDArray[np.int64], order: NDArray[np.int64]):
@@ -109,17 +128,18 @@ def run(solver: Solver, weights: NDArray[np.float64], capacity: NDArray[np.int64
 @pytest.mark.parametrize("name", ["dp", "greedy-fill", "approximate"])
 def test_residual_capacity(name: str) -> None:
     for seed in range(INSTANCES):
-        demand, capacity, rng = instance(seed)
-        solver = make_solver(name, Space.additive(demand, capacity), epsilon=0.1)
+        (demand, capacity, allowed), rng = instance(seed)
+        solver = make_solver(name, Space.additive(demand, capacity, allowed), epsilon=0.1)
         if solver.kind == TABLE:
             continue  # nothing fits even the empty server
         free = rng.integers(0, capacity + 1)
-        every = brute_force(demand, free)
+        every = brute_force(demand, free, allowed)
         for weights in weights_for(rng, len(demand)):
             k, weight = run(solver, weights, free, rng.permutation(len(demand)))
             assert (k >= 0).all()
             assert (k @ demand <= free).all()
-            assert is_maximal(k, demand, free)
+            assert not k[~allowed].any()
+            assert is_maximal(k, Instance(demand, free, allowed))
             assert weight == pytest.approx(float(k @ weights), rel=1e-14)
             if name != "greedy-fill":
                 assert weight >= solver.r * float((every @ weights).max()) * (1 - 1e-12)
@@ -161,11 +181,11 @@ def test_ties_go_to_the_earlier_type(name: str) -> None:
 def test_ties_are_broken_lexicographically(name: str) -> None:
     """Among the best maximal configurations, the largest when read in `order`: table and recursion agree."""
     for seed in range(INSTANCES // 2):
-        demand, capacity, rng = instance(seed)
+        made, rng = instance(seed)
         every = everything(seed)
-        solver = make_solver(name, Space.additive(demand, capacity))
-        weights = rng.integers(0, 3, len(demand)).astype(float)
-        order = rng.permutation(len(demand))
+        solver = make_solver(name, made.space)
+        weights = rng.integers(0, 3, len(made.demand)).astype(float)
+        order = rng.permutation(len(made.demand))
         best = every[every @ weights == (every @ weights).max()]
         first = max(best.tolist(), key=lambda k: [k[j] for j in order])
         assert solver.best(weights, order=order)[0].tolist() == first
@@ -258,3 +278,21 @@ def test_a_server_that_takes_nothing(name: str) -> None:
     k, weight = solver.best([1.0, 2.0])
     assert (k.tolist(), weight) == ([0, 0], 0.0)
     assert "no type fits" in solver.reason
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("resources", [1, 2])
+def test_a_type_that_is_not_allowed_has_no_say(name: str, resources: int) -> None:
+    """However much it weighs, the others are chosen as if it were not there: 2 x 5 beats 1 x 6 in a room of 10."""
+    demand = np.repeat([[1], [6], [5]], resources, axis=1)
+    capacity, weights = [10] * resources, [1e9, 6.1, 5.0]
+    solver = make_solver(name, Space.additive(demand, capacity, [False, True, True]))
+    without = make_solver(name, Space.additive(demand[1:], capacity))
+    for order in ([0, 1, 2], [2, 1, 0]):
+        k, weight = solver.best(weights, order=order)
+        alone, same = without.best(weights[1:], order=[j - 1 for j in order if j])
+        assert (k.tolist(), weight) == ([0, *alone.tolist()], same)
+    assert solver.r == without.r
+    if name in EXACT or name == "approximate":
+        assert weight == 10.0

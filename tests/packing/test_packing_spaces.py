@@ -27,7 +27,12 @@ TABLE1 = Space.additive([[150, 80, 16900], [171, 65, 4200], [70, 200, 16900]], [
 def random_space(seed: int, types: int = 4) -> Space:
     rng = np.random.default_rng(seed)
     R = 1 + seed % 4
-    return Space.additive(rng.integers(1, 9, (types, R)), rng.integers(6, 16, R))
+    demand, capacity = rng.integers(1, 9, (types, R)), rng.integers(6, 16, R)
+    return Space.additive(demand, capacity, random_allowed(seed, types))
+
+
+def random_allowed(seed: int, types: int = 4) -> NDArray[np.bool_]:
+    return np.random.default_rng([seed, 1]).random(types) < 0.8
 
 
 def crowded_space(seed: int) -> Space:
@@ -37,18 +42,20 @@ def crowded_space(seed: int) -> Space:
     return Space.additive(rng.integers(3, 12, (3 + seed % 3, R)), rng.integers(22, 30, R))
 
 
-def naive(space: Space) -> list[tuple[int, ...]]:
+def naive(space: Space, allowed: NDArray[np.bool_]) -> list[tuple[int, ...]]:
     assert space.demand is not None
     assert space.capacity is not None
     every = itertools.product(*(range(int(space.capacity.max()) + 1) for _ in range(space.n_types)))
-    return [k for k in every if all(np.dot(k, space.demand) <= space.capacity)]
+    return [
+        k for k in every if all(np.dot(k, space.demand) <= space.capacity) and not np.any(np.array(k)[~allowed])
+    ]
 
 
 @pytest.mark.core
 def test_listing_is_all_there_is() -> None:
     for seed in range(12 if JIT else 4):
         space = random_space(seed, types=3)
-        every = naive(space)
+        every = naive(space, random_allowed(seed, types=3))
         found = enumerate_feasible(space)
         assert found.complete
         assert found.configurations.tolist() == [list(k) for k in every]  # product is in lexicographic order
@@ -175,6 +182,39 @@ def test_a_predicate_that_is_not_additive() -> None:
     for name in ("dp", "approximate"):
         with pytest.raises(InputError, match="predicate"):
             make_solver(name, space)
+
+
+@pytest.mark.core
+def test_a_predicate_is_not_asked_about_types_that_are_not_allowed() -> None:
+    asked = []
+
+    def predicate(k: tuple[int, ...]) -> bool:
+        asked.append(k)
+        return few_and_apart(k)
+
+    for allowed in itertools.product([True, False], repeat=3):
+        asked.clear()
+        space = Space.monotone(predicate, 3, allowed=allowed)
+        every = [
+            k
+            for k in itertools.product(range(4), repeat=3)
+            if few_and_apart(k) and not any(n for n, may in zip(k, allowed, strict=True) if not may)
+        ]
+        assert enumerate_feasible(space).configurations.tolist() == [list(k) for k in every]
+        assert [space.most(j) for j in range(3)] == [3 if may else 0 for may in allowed]
+        for name in ("enumerate", "hull", "auto", "greedy", "greedy-fill"):
+            solver = make_solver(name, space)
+            for weights in np.random.default_rng(2).integers(0, 9, (10, 3)):
+                k, weight = solver.best(weights)
+                assert tuple(k.tolist()) in every
+                assert weight >= solver.r * max(np.dot(every, weights))
+        assert not any(np.array(k)[~np.array(allowed)].any() for k in asked)
+
+
+@pytest.mark.parametrize("allowed", [[True], [1, 0], [[True, False]], ["yes", "no"]])
+def test_what_is_allowed_is_said_for_each_type(allowed: object) -> None:
+    with pytest.raises(InputError, match="allowed: is not 2 truth values"):
+        Space.additive([[1], [2]], [4], allowed)  # type: ignore[arg-type]
 
 
 def test_auto_on_a_predicate_too_large_to_list() -> None:

@@ -16,7 +16,7 @@ from slotwise.cli.plan import plan as command
 from slotwise.cli.plan import plan_view
 from slotwise.errors import InputError
 from slotwise.model import Failures, Scenario, parse_scenario
-from slotwise.planning import Verdict, plan
+from slotwise.planning import Answer, plan
 from slotwise.planning.targets import measure
 from slotwise.simulation.simulate import simulate
 from slotwise.theory import erlang
@@ -64,7 +64,7 @@ def test_p95_wait_agrees_with_erlang(rate: float, answer: int) -> None:
     less = found.neighbour
     assert less is not None
     assert less.servers == (answer - 1,)
-    assert less.verdict in (Verdict.MISSES, Verdict.DOUBT)
+    assert less.verdict in (Answer.MISSES, Answer.DOUBT)
     assert f"{answer} s servers meet p95 wait at most" in found.statement
 
 

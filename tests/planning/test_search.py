@@ -14,7 +14,8 @@ from slotwise.errors import SlotwiseError
 from slotwise.model import Scenario, parse_scenario
 from slotwise.planning import search
 from slotwise.planning.limit import cheapest
-from slotwise.planning.trials import Counts, Question, Trial, Trials, Verdict
+from slotwise.planning.trials import Answer, Counts, Question, Trial, Trials
+from slotwise.simulation.choice import Choice
 from slotwise.simulation.workload import jobs_of
 
 
@@ -32,12 +33,12 @@ class Oracle(Trials):
     def __init__(self, prices: list[float], truth: Callable[[Counts], bool]) -> None:
         ready = scenario(prices)
         super().__init__(
-            Question(ready, jobs_of(ready), "algorithm1", {}, {"p95_wait": 1.0}, 0.95, tuple(prices)), looks=1
+            Question(ready, jobs_of(ready), Choice("algorithm1"), {"p95_wait": 1.0}, 0.95, tuple(prices)), looks=1
         )
         self.truth = truth
 
     def _simulate(self, counts: Counts) -> Trial:
-        verdict = Verdict.MEETS if self.truth(counts) else Verdict.MISSES
+        verdict = Answer.MEETS if self.truth(counts) else Answer.MISSES
         return Trial(counts, self.question.cost(counts), verdict, "", 4, {})
 
 

@@ -16,7 +16,7 @@ from slotwise.looks.drawing import Series, curves, dots, lines, plain_number
 from slotwise.looks.numbers import brief, cell, with_band
 from slotwise.looks.palette import STYLES, style_of
 from slotwise.report.blocks import Claims, Figure, Page, Panel, Prose, Section, Table
-from slotwise.report.claims import Claim, Verdict
+from slotwise.report.claims import Claim, Standing
 from slotwise.report.manifest import Manifest
 from slotwise.report.page import render, write_page
 from slotwise.report.stepthrough import CAPACITY, SIZES, draw, record, telling, walk_of
@@ -34,7 +34,7 @@ def page() -> Page:
         data,
         ["algorithm1", "algorithm1"],
     )
-    claim = Claim("c1", "It <holds>.", Verdict.IN_PART, "1 & 2", "of this")
+    claim = Claim("c1", "It <holds>.", Standing.IN_PART, "1 & 2", "of this")
     table = Table("numbers", "Numbers", "All of them.", data)
     return Page("A title", ["lead"], [Section("s", "Section", [Prose("text"), Claims([claim]), figure, table])])
 

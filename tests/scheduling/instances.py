@@ -1,23 +1,46 @@
 """Small random clusters and job types, and random events upon them: what the property tests run on.
 
-An instance is drawn from a seeded `random.Random`; the same seed gives the same instance and the same events. Events are
-plain tuples, so that a run can be repeated after a restore, or fed to a second implementation.
+An instance is drawn from a seeded `random.Random`; the same seed gives the same instance and the same events.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
 from slotwise.model import Cluster, JobType, ServerClass
-from slotwise.scheduling.scheduler import Event, Placement, Scheduler
+from slotwise.scheduling import (
+    Cancel,
+    Event,
+    Join,
+    Placement,
+    Remove,
+    Resume,
+    Scheduler,
+    Submit,
+    Tick,
+)
+from slotwise.scheduling.events import KINDS
 
 RESOURCES = ("memory", "cpu", "disk")
 
 # What may happen, with how often it does.
-ALL_EVENTS = {"submit": 50, "complete": 38, "cancel": 4, "add": 3, "drain": 2, "remove": 1, "fail": 2, "tick": 0}
+ALL_EVENTS = {
+    "submit": 50,
+    "complete": 34,
+    "stop": 2,
+    "requeue": 2,
+    "cancel": 4,
+    "join": 3,
+    "drain": 3,
+    "resume": 2,
+    "remove": 1,
+    "fail": 2,
+    "tick": 0,
+}
 
 
 @dataclass
@@ -69,35 +92,45 @@ class Events:
     n_servers: int = 0
     now: float = 0.0
 
-    def next(self, scheduler: Scheduler, waiting: list[str]) -> tuple[Any, ...]:
+    def next(self, scheduler: Scheduler, waiting: list[str]) -> Event:
         """An event that makes sense now; a submission where nothing else does."""
         rng = self.rng
         self.now += rng.random()
         kind = rng.choices(list(self.weights), list(self.weights.values()))[0]
-        running = scheduler.running
-        if kind == "complete" and running:
-            return ("complete", rng.choice(list(running)), self.now)
+        running, servers = scheduler.running, scheduler.servers
+        if kind in ("complete", "stop", "requeue") and running:
+            job = rng.choice(list(running))
+            return KINDS[kind](job, self.now, scheduler.attempt(job))
         if kind == "cancel" and waiting:
-            return ("cancel", rng.choice(waiting), self.now)
+            return Cancel(rng.choice(waiting), self.now)
         if kind == "tick":
-            return ("tick", self.now)
-        if kind == "add":
-            gone = [name for name in scheduler.servers if name not in set(running.values())]
-            back = [name for name in gone if is_draining(scheduler, name)]
-            if back and rng.random() < 0.5:
-                return ("add", rng.choice(back), rng.choice(self.instance.cluster.servers).name)
-            self.n_servers += 1
-            return ("add", f"late{self.n_servers}", rng.choice(self.instance.cluster.servers).name)
-        servers = scheduler.servers
+            return Tick(self.now)
+        if kind == "join":
+            return self.joining(scheduler)
         if kind in ("drain", "fail") and servers:
-            return (kind, rng.choice(servers))
+            return KINDS[kind](rng.choice(servers), self.now)
+        busy = set(running.values())
+        if kind == "resume":
+            draining = [name for name in servers if is_draining(scheduler, name)]
+            if draining:
+                return Resume(rng.choice(draining), self.now)
         if kind == "remove":
-            idle = [name for name in servers if name not in set(running.values())]
+            idle = [name for name in scheduler._servers if name not in busy]
             if idle:
-                return ("remove", rng.choice(idle))
+                return Remove(rng.choice(idle), self.now)
         return self.submission()
 
-    def submission(self) -> tuple[Any, ...]:
+    def joining(self, scheduler: Scheduler) -> Join:
+        """A new server, or one that failed, or was drained and is empty."""
+        rng, busy = self.rng, set(scheduler.running.values())
+        back = [name for name in scheduler._servers if name not in busy and is_draining(scheduler, name)]
+        server_class = rng.choice(self.instance.cluster.servers).name
+        if back and rng.random() < 0.5:
+            return Join(rng.choice(back), server_class, self.now)
+        self.n_servers += 1
+        return Join(f"late{self.n_servers}", server_class, self.now)
+
+    def submission(self) -> Submit:
         """A new job of a random type, perhaps smaller than its type."""
         rng = self.rng
         self.n_jobs += 1
@@ -108,31 +141,35 @@ class Events:
             # tenths of the type's demand: finer than the types' own digits, so rounding up is met too
             demand = {n: size * rng.randint(0, 10) / 10 for n, size in zip(names, job_type.demand, strict=True)}
         duration = rng.choice([0.5, 1.0, 3.0]) if self.durations else None
-        return ("submit", f"job{self.n_jobs}", job_type.name, demand, duration, self.now)
+        return Submit(f"job{self.n_jobs}", job_type.name, self.now, demand, duration)
 
 
 def is_draining(scheduler: Scheduler, server: Any) -> bool:
-    """By what the scheduler says about it."""
-    return scheduler.explain_server(server).reasons[0].name in ("DRAINING", "DRAINED")
+    """Whether it takes no jobs, by what the scheduler says about it."""
+    return scheduler.explain_server(server).reasons[0].name in ("DRAINING", "DRAINED", "GONE")
 
 
-def perform(scheduler: Scheduler, event: tuple[Any, ...]) -> tuple[list[Placement], list[Any]]:
-    """The placements that the event causes, and the jobs that it put back into their queues."""
-    kind, *rest = event
-    if kind == "submit":
-        job, job_type, demand, duration, now = rest
-        return scheduler.submit(job, job_type, demand=demand, duration=duration, now=now), []
-    if kind == "complete":
-        return scheduler.complete(rest[0], now=rest[1]), []
-    if kind == "cancel":
-        return scheduler.cancel(rest[0], now=rest[1]), []
-    if kind == "tick":
-        return scheduler.tick(now=rest[0]), []
-    if kind == "add":
-        return scheduler.add_server(*rest), []
-    if kind == "drain":
-        return scheduler.drain_server(*rest), []
-    if kind == "remove":
-        return scheduler.remove_server(*rest), []
-    outcome: Event = scheduler.fail_server(*rest)
-    return outcome.placements, outcome.requeued
+def perform(scheduler: Scheduler, event: Event) -> tuple[list[tuple[Any, Any]], list[Any]]:
+    """Which jobs the event starts, and where, and the jobs that it put back into their queues."""
+    outcome = scheduler.apply(event)
+    assert outcome.fault is None, outcome.fault
+    return pairs(outcome.placements), list(outcome.requeued)
+
+
+def pairs(placements: Iterable[Placement]) -> list[tuple[Any, Any]]:
+    """Who starts where."""
+    return [(placement.job, placement.server) for placement in placements]
+
+
+def still_waiting(
+    waiting: list[Any], event: Event, placements: list[tuple[Any, Any]], requeued: list[Any]
+) -> list[Any]:
+    """Who waits after the event, for those who keep no ledger."""
+    gone = {job for job, _ in placements} | ({event.job} if isinstance(event, Cancel) else set())
+    come = [event.job] if isinstance(event, Submit) else []
+    return [job for job in [*waiting, *requeued, *come] if job not in gone]
+
+
+def put_back(line: list[Any], job: Any, age: Mapping[Any, int]) -> None:
+    """Into the line again, before all who came after it."""
+    line.insert(next((n for n, other in enumerate(line) if age[other] > age[job]), len(line)), job)

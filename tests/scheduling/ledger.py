@@ -1,8 +1,8 @@
 """A bookkeeper beside a scheduler: it hears of events and placements only, and says what must not be.
 
-No capacity exceeded, no started job moved or stopped, no job lost or doubled, each type first come, first served (a server's
-failure puts its jobs in front again), and nothing placed on a server that is draining or gone. All sums are
-exact decimals, computed from the names and sizes that went in.
+No capacity exceeded, no started job moved or stopped, no job lost or doubled, each type first come, first served (also after a server's
+failure), and nothing placed on a server that is draining or gone. All sums are exact decimals, computed from the names and sizes that
+went in.
 """
 
 from __future__ import annotations
@@ -10,9 +10,22 @@ from __future__ import annotations
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
-from instances import Instance
+from instances import Instance, put_back
 
-from slotwise.scheduling.scheduler import Placement, Scheduler
+from slotwise.scheduling import (
+    Cancel,
+    Complete,
+    Drain,
+    Event,
+    Fail,
+    Join,
+    Remove,
+    Requeue,
+    Resume,
+    Scheduler,
+    Stop,
+    Submit,
+)
 
 Vector = tuple[Decimal, ...]
 
@@ -37,35 +50,39 @@ class Ledger:
 
     # -- events ---------------------------------------------------------------------------------------------------
 
-    def hear(self, event: tuple[Any, ...], requeued: list[Any]) -> None:
+    def hear(self, event: Event, requeued: list[Any]) -> None:
         """The event itself, before its placements."""
-        kind, *rest = event
-        if kind == "submit":
-            job, name, demand, *_ = rest
-            self.type_of[job], self.age[job] = name, len(self.age)
-            self.size[job] = self.sized(name, demand)
-            self.queue[name].append(job)
-        elif kind == "complete":
-            del self.on[rest[0]]
-        elif kind == "cancel":
-            self.queue[self.type_of[rest[0]]].remove(rest[0])
-        elif kind == "add":
-            self.closed.pop(rest[0], None)
-            self.open[rest[0]] = rest[1]
-        elif kind == "drain":
-            if rest[0] in self.open:
-                self.closed[rest[0]] = self.open.pop(rest[0])
-        elif kind == "remove":
-            self.open.pop(rest[0], None)
-            self.closed.pop(rest[0], None)
-        elif kind == "fail":
-            self.open.pop(rest[0], None)
-            self.closed.pop(rest[0], None)
-            lost = sorted((job for job, server in self.on.items() if server == rest[0]), key=self.age.get)
-            assert requeued == lost, "the lost jobs, from old to young"
-            for job in reversed(lost):
+        match event:
+            case Submit(job, name, _, demand):
+                self.type_of[job], self.age[job] = name, 1 + max(self.age.values(), default=-1)
+                self.size[job] = self.sized(name, demand)
+                self.queue[name].append(job)
+            case Complete(job) | Stop(job):
                 del self.on[job]
-                self.queue[self.type_of[job]].insert(0, job)
+            case Requeue(job):
+                assert requeued == [job]
+                self.put_back([job])
+            case Cancel(job):
+                self.queue[self.type_of[job]].remove(job)
+            case Join(server, name):
+                self.closed.pop(server, None)
+                self.open[server] = name
+            case Resume(server):
+                self.open |= {server: self.closed.pop(server)} if server in self.closed else {}
+            case Drain(server):
+                self.closed |= {server: self.open.pop(server)} if server in self.open else {}
+            case Remove(server) | Fail(server):
+                self.open.pop(server, None)
+                self.closed.pop(server, None)
+                lost = sorted((job for job, where in self.on.items() if where == server), key=self.age.get)
+                assert requeued == lost, "the lost jobs, from old to young"
+                self.put_back(lost)
+
+    def put_back(self, jobs: list[Any]) -> None:
+        """To where their arrival puts them."""
+        for job in jobs:
+            del self.on[job]
+            put_back(self.queue[self.type_of[job]], job, self.age)
 
     def sized(self, name: str, demand: dict[str, Decimal] | None) -> Vector:
         """What the job takes: its type's demand, or its own, rounded up to the unit of the resource."""
@@ -77,7 +94,7 @@ class Ledger:
                     size[r] = whole * self.units[r]
         return tuple(size)
 
-    def place(self, placement: Placement) -> None:
+    def place(self, placement: tuple[Any, Any]) -> None:
         """One placement, in the order in which they came."""
         job, server = placement
         line = self.queue[self.type_of[job]]

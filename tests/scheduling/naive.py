@@ -7,11 +7,11 @@ What two people must agree on beyond that definition, to make the same placement
 - When more than one candidate has the best weight: those that contain the jobs on the server, if any of them does; of these
   n the first (ties = "first"), or number (word * n) >> 32 of them in the order of the list, where `word` is the next
   word of Marsaglia's xorshift128. No word is drawn when one candidate is the best alone. Words start from
-  SeedSequence(seed).generate_state(4), with the lowest bit of the last one set.
+  SeedSequence(seed, spawn_key=(0, 1)).generate_state(4), with the lowest bit of the last one set.
 - A configuration is looked for on an empty server only if somebody waits at all (own queues: always), and by a stalled
   server only if it is empty or stalls are reduced. Comparing weights draws nothing.
-- A server that fails: its jobs are back at the front of their queues, the oldest in front, before anything starts; then
-  each that still waits arrives again, from old to young.
+- A server that fails: its jobs are back in their queues, each before those who came after it, before anything starts; then each
+  that still waits arrives again, from old to young.
 - Own queues: a job joins the shortest queue of its type among the servers that can hold the type, the lowest number among
   equals; where there is no such server it waits apart. Jobs of a server that drains join the ends of other queues, by type
   and in their order, each arriving as it does; those of one that fails do, too, before the lost jobs arrive again. A joining
@@ -28,6 +28,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from instances import put_back
 
 Configuration = tuple[int, ...]
 
@@ -36,7 +37,8 @@ class XorShift:
     """Marsaglia's xorshift128 on words of 32 bits."""
 
     def __init__(self, seed: int) -> None:
-        words = [int(word) for word in np.random.SeedSequence(seed).generate_state(4, np.uint32)]
+        stream = np.random.SeedSequence(seed, spawn_key=(0, 1))
+        words = [int(word) for word in stream.generate_state(4, np.uint32)]
         self.words = [*words[:3], words[3] | 1]
 
     def below(self, n: int) -> int:
@@ -233,8 +235,22 @@ class NaiveSlots:
     def complete(self, job: Hashable) -> list[tuple[Hashable, int]]:
         self.placed = []
         number = next(n for n, server in self.servers.items() if job in server.jobs)
-        server, j = self.servers[number], self.type_of[job]
-        del server.jobs[job]
+        del self.servers[number].jobs[job]
+        return self.make_use(number, self.type_of[job])
+
+    def requeue(self, job: Hashable) -> list[tuple[Hashable, int]]:
+        self.placed = []
+        number = next(n for n, server in self.servers.items() if job in server.jobs)
+        del self.servers[number].jobs[job]
+        put_back(self.line_for(self.type_of[job]), job, self.age)
+        self.make_use(number, self.type_of[job])
+        if self.waits(job):
+            self.arrive(job)
+        return self.placed
+
+    def make_use(self, number: int, j: int) -> list[tuple[Hashable, int]]:
+        """A type-j job has left the server."""
+        server = self.servers[number]
         if server.state == "draining":
             return self.placed
         if not server.jobs and not self.faithful:
@@ -264,17 +280,31 @@ class NaiveSlots:
     def join(self, number: int, kind: str) -> list[tuple[Hashable, int]]:
         self.placed = []
         self.servers[number] = Server(kind)
-        if self.own_queues:
-            for j in range(self.n_types):
-                apart = self.queues.setdefault(("apart", j), [])
-                if self.can_hold(self.servers[number], j):
-                    while apart:
-                        job = apart.pop(0)
-                        self.line_for(j).append(job)
+        self.share_out(number)
         if self.faithful:
             self.activate(number, self.best(number))
         else:
             self.configure_if_it_starts_a_job(number)
+        return self.placed
+
+    def share_out(self, number: int) -> None:
+        for j in range(self.n_types if self.own_queues else 0):
+            apart = self.queues.setdefault(("apart", j), [])
+            if self.can_hold(self.servers[number], j):
+                while apart:
+                    job = apart.pop(0)
+                    self.line_for(j).append(job)
+
+    def resume(self, number: int) -> list[tuple[Hashable, int]]:
+        server = self.servers[number]
+        if not server.jobs:
+            return self.join(number, server.kind)
+        self.placed = []
+        server.state = "empty"
+        self.share_out(number)
+        k = self.best(number)
+        held = tuple(server.holds(j) for j in range(self.n_types))
+        self.activate(number, k if self.contains(k, server) else held)
         return self.placed
 
     def drain(self, number: int) -> list[tuple[Hashable, int]]:
@@ -301,7 +331,7 @@ class NaiveSlots:
         self.servers[number].jobs = {}
         self.servers[number].state = "draining"
         for job in reversed(lost):
-            self.line_for(self.type_of[job]).insert(0, job)
+            put_back(self.line_for(self.type_of[job]), job, self.age)
         self.send_away(number)
         del self.servers[number]
         for job in lost:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from instances import put_back
 from naive import Configuration, XorShift
 
 Sizes = tuple[int, ...]
@@ -375,13 +376,27 @@ class NaiveGuarded:
         self.arrive(job)
 
     def complete(self, job: Hashable) -> None:
+        self.end(job, learns=True)
+
+    def stop(self, job: Hashable) -> None:
+        self.end(job, learns=False)
+
+    def requeue(self, job: Hashable) -> None:
+        self.end(job, learns=False, again=True)
+        if job in self.lines[self.type_of[job]]:
+            self.arrive(job)
+
+    def end(self, job: Hashable, *, learns: bool, again: bool = False) -> None:
         number = next(n for n, server in self.servers.items() if job in server.jobs)
         server = self.servers[number]
         server.jobs.remove(job)
+        if again:
+            put_back(self.lines[self.type_of[job]], job, self.age)
         if server.state == "drains":
             return
+        if learns:
+            self.notice_end(self.type_of[job])
         self.clock += 1
-        self.notice_end(self.type_of[job])
         if not server.jobs:
             self.release(number)
         if server.state == "turns":
@@ -399,6 +414,11 @@ class NaiveGuarded:
         if any(self.lines):
             self.refill(number)
 
+    def resume(self, number: int) -> None:
+        self.servers[number].state, self.servers[number].tries = "packs", 0
+        if any(self.lines):
+            self.refill(number)
+
     def drain(self, number: int) -> None:
         self.servers[number].state, self.servers[number].slots = "drains", ()
         self.release(number)
@@ -410,7 +430,7 @@ class NaiveGuarded:
         self.release(number)
         lost = sorted(self.servers.pop(number).jobs, key=self.age.__getitem__)
         for job in reversed(lost):
-            self.lines[self.type_of[job]].insert(0, job)
+            put_back(self.lines[self.type_of[job]], job, self.age)
         for job in lost:
             if job in self.lines[self.type_of[job]]:
                 self.arrive(job)

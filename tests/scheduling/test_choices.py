@@ -14,8 +14,7 @@ from instances import Events, perform, random_instance
 from ledger import Ledger
 
 from slotwise._kernel import JIT
-from slotwise.scheduling.policies import make_policy
-from slotwise.scheduling.scheduler import Scheduler
+from slotwise.scheduling import Complete, Join, Requeue, Resume, Scheduler, Stop, make_policy
 
 pytestmark = pytest.mark.core
 
@@ -106,25 +105,28 @@ def play(name: str, pack_by: str, seed: int) -> int:
     for _ in range(LENGTH):
         event = events.next(scheduler, ledger.waiting())
         # a server with new room is filled by its own rule before anything is placed elsewhere
-        filling = scheduler.running[event[1]] if event[0] == "complete" else event[1] if event[0] == "add" else None
+        filling = event.server if isinstance(event, Join | Resume) else None
+        if isinstance(event, Complete | Stop | Requeue):
+            filling = scheduler.running[event.job]
+        refills = filling is not None
         placements, requeued = perform(scheduler, event)
         ledger.hear(event, requeued)
-        for placement in placements:
+        for job, server in placements:
             rooms = ledger.all_free()
             takes = naive.jobs_for(filling, rooms[filling]) if filling in rooms and name != "fifo" else set()
             if takes:
-                assert placement.server == filling, f"{placement.job} went elsewhere before {filling} was full"
-                assert placement.job in takes, f"{filling} took {placement.job} rather than one of {takes}"
+                assert server == filling, f"{job} went elsewhere before {filling} was full"
+                assert job in takes, f"{filling} took {job} rather than one of {takes}"
                 real += len(ledger.heads()) > 1
             else:
                 filling = None
-                right = naive.servers_for(placement.job, rooms)
-                assert placement.server in right, f"{placement.job} went to {placement.server}, best are {right}"
-                real += len(right) < len([r for r in rooms.values() if ledger.fits(placement.job, r)])
+                right = naive.servers_for(job, rooms)
+                assert server in right, f"{job} went to {server}, best are {right}"
+                real += len(right) < len([r for r in rooms.values() if ledger.fits(job, r)])
                 if name == "fifo":
-                    assert placement.job == min(ledger.heads(), key=ledger.age.__getitem__)
-            ledger.place(placement)
-        if event[0] in ("complete", "add") and filling in (rooms := ledger.all_free()) and name != "fifo":
+                    assert job == min(ledger.heads(), key=ledger.age.__getitem__)
+            ledger.place((job, server))
+        if refills and filling in (rooms := ledger.all_free()) and name != "fifo":
             assert not naive.jobs_for(filling, rooms[filling]), f"{filling} has room for a head of line"
     return real
 
@@ -139,7 +141,7 @@ def test_random_fit_uses_every_server_that_fits() -> None:
     counts = dict.fromkeys(scheduler.servers, 0)
     n = 600 if JIT else 150
     for i in range(n):
-        ((_job, where),) = scheduler.submit(i, instance.types[0].name)
+        ((_job, where, _attempt),) = scheduler.submit(i, instance.types[0].name)
         counts[where] += 1
         scheduler.complete(i)
     assert min(counts.values()) > n / 3 - 4 * (n * 2 / 9) ** 0.5, counts

@@ -8,7 +8,7 @@ import pytest
 
 from slotwise.errors import InputError
 from slotwise.model import Cluster, JobType, ServerClass
-from slotwise.scheduling import Because, Explanation, Policy, Reason, Scheduler
+from slotwise.scheduling import POLICIES, Because, Explanation, Policy, Reason, Scheduler
 
 pytestmark = pytest.mark.core
 
@@ -104,8 +104,8 @@ def test_blocked() -> None:
 
 def test_reserved() -> None:
     s = Scheduler(cluster(large=1), [WEB, DATABASE], "easy-backfill")
-    s.submit("w0", "web", duration=10.0)
-    s.submit("w1", "web", duration=10.0)
+    s.submit("w0", "web", duration=10.0, now=0.0)
+    s.submit("w1", "web", duration=10.0, now=0.0)
     s.submit("d", "database", duration=5.0, now=1.0)  # 3.5 memory is free, it asks for 4: reserved at time 10
     s.submit("w2", "web", duration=30.0, now=1.0)  # leaves enough beside d then
     s.submit("w3", "web", duration=30.0, demand={"memory": 1}, now=1.0)  # just so: 10 - 6 - 2 - 2 cpu are left
@@ -284,6 +284,55 @@ def test_undecided() -> None:
     assert str(s.explain("a")) == "a is the first of its type in line; the policy has not started it"
 
 
+def test_requires() -> None:
+    classes = (
+        ServerClass(name="plain", count=1, capacity=(4,)),
+        ServerClass(name="gpu", count=1, capacity=(4,), labels={"gpu": "a100"}),
+    )
+    types = [JobType(name="train", demand=(2,), requires={"gpu": ["a100", "h100"]})]
+    for policy in POLICIES:
+        if policy not in ("vqs", "vqs-bf"):
+            s = Scheduler(Cluster(resources=("cpu",), servers=classes), types, policy)
+            s.drain_server("gpu-0", now=0.0)
+            assert s.submit("a", "train", duration=1.0, now=0.0) == []
+            because = why(s.explain("a"))
+            assert (because.reason, because.figures) == (Reason.REQUIRES, {"type": "train"})
+    assert str(because) == "requires labels that no present server has: type train"
+
+
+def test_gone() -> None:
+    s = scheduler()
+    s.fail_server("small-0")
+    assert why(s.explain_server("small-0")).reason == Reason.GONE
+    assert str(s.explain_server("small-0")) == "small-0 has failed and is not there"
+    assert s.servers == ["large-0"]
+
+
+def test_holds() -> None:
+    """A policy of one's own that goes by slots, and says nothing about its servers."""
+
+    class Bare(Policy):
+        name = "bare"
+        keeps = frozenset()
+
+    s = scheduler(Bare())
+    assert str(s.explain_server("small-0")) == "small-0 holds nothing"
+    assert why(s.explain_server("small-0")).reason == Reason.HOLDS
+
+
+def test_a_clairvoyant_policy_of_ones_own_explains_itself() -> None:
+    """Nobody takes it for another policy that knows durations."""
+
+    class Seer(Policy):
+        name = "seer"
+        needs_durations = True
+
+    s = scheduler(Seer())
+    s.submit("a", "web", duration=1.0, now=0.0)
+    s.submit("b", "web", duration=1.0, now=0.0)
+    assert why(s.explain("b")).reason == Reason.UNDECIDED
+
+
 def test_names_that_nobody_has() -> None:
     s = scheduler()
     s.submit("a", "web")
@@ -303,9 +352,9 @@ def test_explaining_changes_nothing() -> None:
         if n % 3 == 0:
             done = next(iter(s.running))
             assert s.complete(done) == t.complete(done)
-    before, after = s.snapshot().store, t.snapshot().store
-    for name in ("random_x", "random_w", "n_waiting", "stalls", "resets"):
-        assert before["record"][name] == after["record"][name]
+    assert s.situation() == t.situation()
+    for name in ("stalls", "resets"):
+        assert getattr(s._state, name) == getattr(t._state, name)
 
 
 def test_every_reason_was_seen() -> None:

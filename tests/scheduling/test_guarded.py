@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from slotwise.model import Scenario, load_scenario, parse_scenario
-from slotwise.scheduling.policies import floors, gains, layout, usable
+from slotwise.scheduling.policies.guarded import floors, gains, memory, usable
 from slotwise.scheduling.scheduler import Scheduler
 from slotwise.scheduling.state import CLASS, COUNT, MODE, SERVER, STALLED, STATUS, TYPE
+from slotwise.simulation.choice import Choice
 from slotwise.simulation.drift import stable
 from slotwise.simulation.replication import Task, replicate
 from slotwise.simulation.workload import jobs_of
@@ -67,20 +68,20 @@ def test_usable_room_is_what_brute_force_finds(what: dict[str, Any]) -> None:
     rng = np.random.default_rng(3)
     for _ in range(60):
         room = rng.integers(0, scheduler.sizes.capacity.max(axis=0) + 1)
-        found = usable.usable(state, room)
+        found = usable.usable(state, 0, room)
         assert found == pytest.approx(most_usable(room.tolist(), demand, price))
-        assert usable.usable(state, room) == found  # remembered
+        assert usable.usable(state, 0, room) == found  # remembered
         for j, w in enumerate(demand):
             if (w <= room).all():
-                assert usable.spoilt(state, room, j, w) >= -1e-12
+                assert usable.spoilt(state, 0, room, j, w) >= -1e-12
 
 
 def test_a_two_spoils_a_unit_beside_a_five_and_none_beside_twos() -> None:
     scenario = parse_scenario({"name": "trap", **TRAP})
     scheduler = Scheduler(scenario.cluster, scenario.types, "guarded")
     state = scheduler._state  # it lasts as long as its scheduler
-    assert usable.spoilt(state, np.array([5]), 1, np.array([2])) == pytest.approx(0.1)
-    assert usable.spoilt(state, np.array([4]), 1, np.array([2])) == pytest.approx(0.0)
+    assert usable.spoilt(state, 0, np.array([5]), 1, np.array([2])) == pytest.approx(0.1)
+    assert usable.spoilt(state, 0, np.array([4]), 1, np.array([2])) == pytest.approx(0.0)
     (first,) = scheduler.submit("five", "five")
     (second,) = scheduler.submit("two", "two")
     assert first.server != second.server  # best-fit would put it beside the five
@@ -143,17 +144,17 @@ class Watched:
         j = int(store.arrays["jobs"][scheduler._jobs[job], TYPE])
         before, queue = self.content(), self.waiting()
         packed = store.arrays["servers"][server, MODE] != STALLED
-        scheduler.complete(job)
+        scheduler.complete(job, attempt=scheduler.attempt(job))
         if packed and queue.sum() and store.arrays["servers"][server, MODE] != STALLED:
             self.weigh(server, j, before[server], queue)
 
     def weigh(self, server: int, j: int, before: Any, queue: Any) -> None:
         """A refill lowers the weight by c (p_max + V_max) at most (inequality 3), where nobody goes first."""
         state, store = self.scheduler._state, self.scheduler._store
-        price, c = usable.prices(state), float(store.arrays["policy_floats"][layout.BASE])
+        price, c = usable.prices(state), float(store.arrays["policy_floats"][memory.BASE])
         weight = gains.gains(state) * queue + c * price
         room = store.sizes.capacity[store.arrays["servers"][server, 0]]
-        allowed = c * (price.max() + usable.usable(state, room))
+        allowed = c * (price.max() + usable.usable(state, 0, room))
         if not self.less and not self.floors:
             assert weight @ self.content()[server] >= weight @ before - allowed - 1e-9
         self.filled += 1
@@ -283,7 +284,7 @@ def test_with_very_long_queues_jobs_count_as_their_types() -> None:
 def figures(scenario: Scenario, policy: str, events: int, **options: Any) -> Any:
     run = scenario.run.model_copy(update={"events": events, "replications": 1})
     scenario = scenario.model_copy(update={"run": run})
-    return replicate(Task(scenario, jobs_of(scenario), policy, options))
+    return replicate(Task(scenario, jobs_of(scenario), Choice(policy, options)))
 
 
 def test_queues_are_short_where_best_fit_fails_and_where_it_is_best() -> None:
@@ -317,10 +318,11 @@ def test_the_guarantee_is_that_of_algorithm_1() -> None:
 def test_the_kernels_give_the_same_in_plain_python() -> None:
     program = (
         "from slotwise.model import parse_scenario\n"
+        "from slotwise.simulation.choice import Choice\n"
         "from slotwise.simulation.replication import Task, replicate\n"
         "from slotwise.simulation.workload import jobs_of\n"
         f"scenario = parse_scenario({{'name': 'x', **{UNLIKE!r}, 'run': {{'events': 2500, 'replications': 1}}}})\n"
-        "found = replicate(Task(scenario, jobs_of(scenario), 'guarded', {'beta': 0.9, 'stall_cap': 0.3}))\n"
+        "found = replicate(Task(scenario, jobs_of(scenario), Choice('guarded', {'beta': 0.9, 'stall_cap': 0.3})))\n"
         "print(repr(found.mean_queue), found.stalls, found.resets, found.final_queue.tolist())\n"
     )
     path = os.pathsep.join([str(Path(__file__).resolve().parents[2] / "src"), os.environ.get("PYTHONPATH", "")])

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from instances import put_back
 
 from slotwise._kernel import JIT
 from slotwise.model import Integers
 from slotwise.model.sizes import LARGEST
 from slotwise.packing import Space
 from slotwise.scheduling import bitmap, chance, firsttree, fitindex, queues
+from slotwise.scheduling.chance import words_of
 from slotwise.scheduling.moves import reindex
 from slotwise.scheduling.policies import make_policy
 from slotwise.scheduling.state import (
@@ -43,7 +45,7 @@ def store_of(policy: str, demand: Any, capacity: Any, max_servers: int, **option
         make_policy(policy, **options),
         max_servers=max_servers,
         spaces=[Space.additive(demand, room) for room in capacity],
-        seed=np.random.SeedSequence(1),
+        random=words_of(1),
     )
 
 
@@ -222,7 +224,7 @@ def test_queues_are_lists(own: bool) -> None:
             queues.leave_queue(state, i)
             queues.join_queue(state, i, q, True)
             plain[q].remove(i)
-            plain[q].insert(0, i)
+            put_back(plain[q], i, queues.sequence(state))
         check_queues(state, plain)
 
 

@@ -6,14 +6,26 @@ import random
 from typing import Any
 
 import pytest
-from instances import ALL_EVENTS, Events, perform, random_instance
+from instances import ALL_EVENTS, Events, perform, random_instance, still_waiting
 from naive import NaiveSlots, beta_of, maximal_configurations
 
 from slotwise._kernel import JIT
 from slotwise.model import Cluster, JobType, ServerClass
-from slotwise.scheduling.policies import make_policy
+from slotwise.scheduling import (
+    Cancel,
+    Complete,
+    Drain,
+    Event,
+    Join,
+    Remove,
+    Requeue,
+    Resume,
+    Scheduler,
+    Stop,
+    Submit,
+    make_policy,
+)
 from slotwise.scheduling.policies.slots import beta
-from slotwise.scheduling.scheduler import Scheduler
 from slotwise.scheduling.state import COUNT
 from slotwise.scheduling.weights import best_configuration
 
@@ -78,7 +90,7 @@ def same(policy: Any, seed: int) -> int:
         for n in range(c.count):
             numbers[f"{c.name}-{n}"] = len(numbers)
             naive.join(numbers[f"{c.name}-{n}"], c.name)
-    weights = ALL_EVENTS | {"submit": rng.choice([40, 55]), "add": rng.choice([1, 4])}
+    weights = ALL_EVENTS | {"submit": rng.choice([40, 55]), "join": rng.choice([1, 4])}
     events, type_number = Events(rng, instance, weights=weights), {t.name: j for j, t in enumerate(instance.types)}
     waiting: list[Any] = []
     for _ in range(LENGTH):
@@ -87,9 +99,7 @@ def same(policy: Any, seed: int) -> int:
         numbers |= scheduler._servers
         expected = naive_step(naive, event, type_number, numbers)
         assert [(job, numbers[server]) for job, server in placements] == expected, f"seed {seed}: {event}"
-        started = {job for job, _server in placements}
-        waiting = [*waiting, *requeued, *([event[1]] if event[0] == "submit" else [])]
-        waiting = [job for job in waiting if job not in started and event[:2] != ("cancel", job)]
+        waiting = still_waiting(waiting, event, placements, requeued)
     return int(scheduler._state.stalls)
 
 
@@ -116,19 +126,25 @@ def naive_of(policy: Any, candidates: Any, n_types: int, seed: int) -> NaiveSlot
     )
 
 
-def naive_step(naive: NaiveSlots, event: tuple[Any, ...], types: dict[str, int], numbers: dict[Any, int]) -> Any:
-    kind, name, *rest = event
-    if kind == "submit":
-        return naive.submit(name, types[rest[0]])
-    if kind == "complete":
-        return naive.complete(name)
-    if kind == "cancel":
-        return naive.cancel(name)
-    if kind == "add":
-        return naive.join(numbers[name], rest[0])
-    if kind == "drain" and naive.servers[numbers[name]].state == "draining":
-        return []
-    return getattr(naive, kind)(numbers[name])
+def naive_step(naive: NaiveSlots, event: Event, types: dict[str, int], numbers: dict[Any, int]) -> Any:
+    match event:
+        case Submit(job, name):
+            return naive.submit(job, types[name])
+        case Complete(job) | Stop(job):
+            return naive.complete(job)
+        case Requeue(job):
+            return naive.requeue(job)
+        case Cancel(job):
+            return naive.cancel(job)
+        case Join(server, name):
+            return naive.join(numbers[server], name)
+        case Remove(server) if numbers[server] not in naive.servers:
+            return []  # it had failed
+        case Drain(server) if naive.servers[numbers[server]].state == "draining":
+            return []
+        case Resume(server) if naive.servers[numbers[server]].state != "draining":
+            return []
+    return getattr(naive, type(event).__name__.lower())(numbers[event.server])
 
 
 def twins(**options: Any) -> Scheduler:

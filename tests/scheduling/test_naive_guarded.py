@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from instances import ALL_EVENTS, Events, perform, random_instance
+from instances import ALL_EVENTS, Events, perform, random_instance, still_waiting
 from naive import beta_of, maximal_configurations
 from naive_guarded import NaiveGuarded
 
 from slotwise._kernel import JIT
 from slotwise.model import Cluster, JobType, ServerClass
-from slotwise.scheduling.policies import floors, gains, layout, make_policy, usable
-from slotwise.scheduling.scheduler import Scheduler
+from slotwise.scheduling import Drain, Join, Remove, Resume, Scheduler, Submit, make_policy
+from slotwise.scheduling.policies.guarded import floors, gains, memory, usable
 from slotwise.scheduling.state import MODE, STALLED
 
 pytestmark = pytest.mark.core
 
-RUNS, LENGTH = (40, 60) if JIT else (4, 50)
+RUNS, LENGTH = (40, 60) if JIT else (7, 50)
 
 
 @pytest.mark.parametrize("actual", [0.0, 0.5], ids=["as types", "less than types"])
@@ -66,11 +66,11 @@ def same(policy: Any, seed: int, actual: float) -> NaiveGuarded:
     )
     kinds, types = {c.name: n for n, c in enumerate(classes)}, {t.name: j for j, t in enumerate(instance.types)}
     # the first estimate of how long jobs run is due much sooner than in real runs, which are longer
-    scheduler._store.arrays["policy_ints"][layout.NEXT_ESTIMATE] = naive.next_estimate = 16
+    scheduler._store.arrays["policy_ints"][memory.NEXT_ESTIMATE] = naive.next_estimate = 16
     for c in classes:
         for _ in range(c.count):
             naive.join(len(naive.servers), kinds[c.name])
-    weights = ALL_EVENTS | {"submit": rng.choice([40, 55]), "add": rng.choice([1, 4])}
+    weights = ALL_EVENTS | {"submit": rng.choice([40, 55]), "join": rng.choice([1, 4])}
     events = Events(rng, instance, actual=actual, weights=weights)
     waiting: list[Any] = []
     for _ in range(LENGTH):
@@ -81,29 +81,36 @@ def same(policy: Any, seed: int, actual: float) -> NaiveGuarded:
         modes = scheduler._store.arrays["servers"]
         naive.core_turns = lambda number, modes=modes: bool(modes[number, MODE] == STALLED)
         naive.told = [(job, numbers[server]) for job, server in placements]
-        kind, name, *rest = event
-        if kind == "submit":
-            asked = demand[types[rest[0]]]
-            if rest[1] is not None:
-                scaled = [math.ceil(x * 10**d) for x, d in zip(rest[1].values(), sizes.digits, strict=True)]
-                asked = tuple(scaled)
-            naive.submit(name, types[rest[0]], asked)
-        elif kind == "add":
-            naive.join(numbers[name], kinds[rest[0]])
-        elif kind in ("complete", "cancel"):
-            getattr(naive, kind)(name)
-        else:
-            getattr(naive, kind)(numbers[name])
+        naive_step(naive, event, scheduler, kinds, types, numbers)
         assert naive.told == [], f"seed {seed}: {event} starts less"
         assert naive.turns == scheduler._state.stalls, f"seed {seed}: {event}"
         turning = {n for n, server in naive.servers.items() if server.state == "turns"}
         assert turning == set(np.flatnonzero(modes[:, MODE] == STALLED)), f"seed {seed}: {event}"
         kept = {j: int(number) - 1 for j, number in enumerate(floors.holders(scheduler._state)) if number}
         assert kept == naive.kept, f"seed {seed}: {event}"
-        started = {job for job, _server in placements}
-        waiting = [*waiting, *requeued, *([name] if kind == "submit" else [])]
-        waiting = [job for job in waiting if job not in started and event[:2] != ("cancel", job)]
+        waiting = still_waiting(waiting, event, placements, requeued)
     return naive
+
+
+def naive_step(naive: NaiveGuarded, event: Any, scheduler: Scheduler, kinds: Any, types: Any, numbers: Any) -> None:
+    match event:
+        case Submit(job, name, _, demand):
+            asked = naive.demand[types[name]]
+            if demand is not None:
+                digits = scheduler.sizes.digits
+                asked = tuple(math.ceil(x * 10**d) for x, d in zip(demand.values(), digits, strict=True))
+            naive.submit(job, types[name], asked)
+        case Join(server, name):
+            naive.join(numbers[server], kinds[name])
+        case Resume(server) if naive.servers[numbers[server]].state != "drains":
+            return
+        case Drain(server) if naive.servers[numbers[server]].state == "drains":
+            return
+        case Remove(server) if numbers[server] not in naive.servers:
+            return  # it had failed
+        case _:
+            subject = event.job if hasattr(event, "job") else numbers[event.server]
+            getattr(naive, type(event).__name__.lower())(subject)
 
 
 @pytest.mark.parametrize("scarcity", [1.0, 4.0])
@@ -159,13 +166,13 @@ def test_what_is_long_ago_counts_less_and_long_queues_change_no_gains() -> None:
     for n in range(1, 1 + gains.LONG + 3):  # two run, and one more waits than may
         scheduler.submit(n, "b")
     for n, learnt in enumerate([False, True]):
-        whole[layout.ENDED], whole[layout.NEXT_ESTIMATE] = gains.WINDOW - 1, gains.WINDOW
+        whole[memory.ENDED], whole[memory.NEXT_ESTIMATE] = gains.WINDOW - 1, gains.WINDOW
         gains.ended(state)[:] = [100.0, gains.WINDOW - 101.0]
         gains.counted(state)[:] = [4000.0, 4000.0]
         scheduler.complete(n)
         assert gains.paces(state).tolist() == ([1 / 8, math.sqrt(2)] if learnt else [1.0, 1.0])
         assert gains.counted(state).tolist() == [2000.0, 2000.0]
-        assert gains.ended(state).sum() == whole[layout.ENDED] == gains.WINDOW // 2
-        assert whole[layout.NEXT_ESTIMATE] == gains.WINDOW
+        assert gains.ended(state).sum() == whole[memory.ENDED] == gains.WINDOW // 2
+        assert whole[memory.NEXT_ESTIMATE] == gains.WINDOW
         for other in range(gains.LONG - 2, gains.LONG + 4 if not learnt else 0):
             scheduler.cancel(other)

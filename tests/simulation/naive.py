@@ -174,10 +174,10 @@ class Real:
         self.scheduler = Scheduler(scenario.cluster, jobs.types, make_policy(policy, **options))
 
     def submit(self, i: int, j: int, size: tuple[int, ...]) -> list[int]:
-        return [job for job, _ in self.scheduler.submit(i, self.names[j])]
+        return [placement.job for placement in self.scheduler.submit(i, self.names[j])]
 
     def complete(self, i: int) -> list[int]:
-        return [job for job, _ in self.scheduler.complete(i)]
+        return [placement.job for placement in self.scheduler.complete(i)]
 
 
 @dataclass

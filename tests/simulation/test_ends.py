@@ -7,41 +7,41 @@ import math
 import numpy as np
 import pytest
 
+from slotwise.scheduling.chance import words_of
+from slotwise.simulation.agenda import AgendaStore, forget_end, free_leaf
 from slotwise.simulation.ends import insert, put
-from slotwise.simulation.loop import forget_end, free_leaf
-from slotwise.simulation.meter import MeterStore
 
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("many", [1, 3, 40])
 def test_the_root_is_the_earliest_end(seed: int, many: int) -> None:
     rng = np.random.default_rng([seed, many])
-    meters = MeterStore(1, 1, 2)
-    m = meters.meter
+    agenda = AgendaStore(2, words_of(1))
+    a = agenda.record
     running: dict[int, tuple[float, int]] = {}  # by leaf
     most = 0
     for job in range(600):
-        if len(running) == m.max_jobs:
-            meters.grow(2 * m.max_jobs)
+        if len(running) == a.max_jobs:
+            agenda.grow(2 * a.max_jobs)
         first = min(running, key=lambda leaf: running[leaf][0], default=-1)
         move = rng.integers(3) if running else 0
         if move == 0 and len(running) < many:  # a job starts beside the others
-            end, leaf = rng.random(), free_leaf(m)
-            insert(meters.arrays["ends"], m.root, m.leaves + leaf, job, end)
+            end, leaf = rng.random(), free_leaf(a)
+            insert(agenda.arrays["ends"], a.root, a.leaves + leaf, job, end)
             running[leaf] = (end, job)
         elif move == 1:  # the first ends, and another starts
             end = rng.random()
-            put(meters.arrays["ends"], m.root, m.leaves + first, job, end)
+            put(agenda.arrays["ends"], a.root, a.leaves + first, job, end)
             running[first] = (end, job)
         elif running:  # one ends, not always the first: its server may have failed
             leaf = first if rng.random() < 0.5 else list(running)[rng.integers(len(running))]
-            forget_end(m, leaf)
+            forget_end(a, leaf)
             del running[leaf]
         most = max(most, len(running))
-        end, whose = meters.arrays["ends"][m.root]
+        end, whose = agenda.arrays["ends"][a.root]
         assert end == min((end for end, _ in running.values()), default=math.inf)
         if running:
             assert (end, int(whose)) in running.values()
-        assert m.n_leaves - m.n_spare == len(running)
-        assert m.n_leaves == most  # no leaf is used while another one is spare
-        assert m.leaves // m.root < 2 * max(1, most)  # and the tree is no higher than they need
+        assert a.n_leaves - a.n_spare == len(running)
+        assert a.n_leaves == most  # no leaf is used while another one is spare
+        assert a.leaves // a.root < 2 * max(1, most)  # and the tree is no higher than they need

@@ -13,6 +13,7 @@ import pytest
 
 import slotwise
 from slotwise.model import Scenario, parse_scenario
+from slotwise.simulation.choice import Choice
 from slotwise.simulation.meter import SAMPLES
 from slotwise.simulation.replication import Task, replicate
 from slotwise.simulation.serverevents import FAIL, JOIN, ServerEvents
@@ -182,7 +183,7 @@ def test_an_engine_or_policy_that_is_not_there_is_refused(scenario: Make) -> Non
 
 
 def test_an_interruption_keeps_what_is_finished(scenario: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    from slotwise.simulation import simulate as module
+    from slotwise.simulation import engines as module
 
     made = scenario({"five": (1, 5)}, [(1, 3)], run={"events": 1000, "replications": 4})
     whole = slotwise.simulate(made, "fifo")
@@ -242,6 +243,6 @@ def test_a_clock_stops_when_nothing_is_left_to_start() -> None:
         "run": {"jobs": 300, "warmup": 0},
     }
     jobs = jobs_of(parse_scenario(tables))
-    run = replicate(Task(parse_scenario({**tables, "run": {"until": 1e12, "warmup": 0}}), jobs, "g16"))
+    run = replicate(Task(parse_scenario({**tables, "run": {"until": 1e12, "warmup": 0}}), jobs, Choice("g16")))
     assert (run.completions, run.ended, run.final_queue.sum()) == (300, 1e12, 0)
     assert 0 < run.ticks < 1_000_000

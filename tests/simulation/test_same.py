@@ -16,7 +16,6 @@ from slotwise.model import parse_scenario
 from slotwise.scheduling.policies.catalogue import Fifo
 from slotwise.simulation import replication
 from slotwise.simulation.measurements import Measurements
-from slotwise.simulation.meter import MeterStore
 from slotwise.simulation.statistics import student_interval
 
 POLICIES = ["algorithm1", "m14", "g16", "best-fit", "fifo", "easy-backfill"]
@@ -101,7 +100,6 @@ def test_little_room_at_first(expected: dict[str, Any], monkeypatch: pytest.Monk
         return real(*arguments, **{**options, "max_jobs": 2})
 
     monkeypatch.setattr(replication, "Store", small)
-    monkeypatch.setattr(replication, "MeterStore", lambda types, resources, _: MeterStore(types, resources, 2))
     assert run_all() == expected
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from slotwise.simulation.drift import Verdict, stable
+from slotwise.simulation.drift import Drift, stable
 
 SAMPLES = 480
 
@@ -111,4 +111,4 @@ def test_what_cannot_be_judged_is_refused() -> None:
         stable([np.zeros(47)])
     with pytest.raises(ValueError, match="one or more"):
         stable([])
-    assert isinstance(stable([np.zeros(48)]), Verdict)
+    assert isinstance(stable([np.zeros(48)]), Drift)

@@ -57,7 +57,10 @@ def random_cluster(rng: np.random.Generator, J: int) -> tuple[list[Space], list[
     capacity = rng.integers(3, 7 if J == 2 else 6, (C, R))
     demand = np.minimum(demand, capacity.max(axis=0))
     capacity[0] = capacity.max(axis=0)  # one class holds every type
-    return [Space.additive(demand, row) for row in capacity], [int(n) for n in rng.integers(1, 5, C)]
+    allowed = rng.random((C, J)) < 0.8
+    allowed[0] = True
+    spaces = [Space.additive(demand, *each) for each in zip(capacity, allowed, strict=True)]
+    return spaces, [int(n) for n in rng.integers(1, 5, C)]
 
 
 def test_table1_is_on_the_boundary_with_the_known_witness() -> None:

@@ -15,11 +15,12 @@ from slotwise.cli.running import (
     SetOption,
     WorkersOption,
     policy_names,
-    progress_of,
+    progress,
     with_options,
 )
 from slotwise.errors import InputError
 from slotwise.model import load_scenario
+from slotwise.simulation.engines import Engine
 from slotwise.simulation.simulate import run_policies
 
 
@@ -54,9 +55,10 @@ def compare(
     names = list(dict.fromkeys(name.strip() for group in policy for name in group.split(",") if name.strip()))
     if len(names) < 2:
         raise InputError("needs two policies or more", where="--policy", remedy="such as algorithm1,best-fit")
-    pairs = with_options(ready, names, overrides or [])
+    choices = with_options(ready, names, overrides or [])
+    where = Engine(engine, workers, scheduler_address)
     command = command_line("compare", scenario, names, overrides or [])
     output = Output(command, json=as_json, csv=as_csv, out=out)
-    with progress_of(len(pairs) * ready.run.replications) as report:
-        results = run_policies(ready, pairs, workers, engine, scheduler_address, report)
+    with progress() as report:
+        results = run_policies(ready, choices, where, report)
     output.give(ready, results)

@@ -24,9 +24,9 @@ from slotwise.model import load_scenario
 from slotwise.planning.plan import Plan, describe
 from slotwise.planning.plan import plan as make_plan
 from slotwise.planning.targets import MEANINGS, parse_targets
-from slotwise.planning.trials import Verdict
+from slotwise.planning.trials import Answer
 
-COLOUR = {Verdict.MEETS: "green", Verdict.MISSES: "red", Verdict.DOUBT: "yellow", Verdict.IMPOSSIBLE: "dim"}
+COLOUR = {Answer.MEETS: "green", Answer.MISSES: "red", Answer.DOUBT: "yellow", Answer.IMPOSSIBLE: "dim"}
 
 
 def plan(
@@ -100,7 +100,7 @@ def plan_view(found: Plan, width: int) -> RenderableType:
         table.add_column("±", justify="right", no_wrap=True)
     table.add_column("verdict", min_width=8)
     for trial in sorted(found.tried, key=lambda trial: trial.cost):
-        if trial.verdict is Verdict.IMPOSSIBLE:
+        if trial.verdict is Answer.IMPOSSIBLE:
             continue  # nothing was run: counted below
         cells: list[str] = []
         for key in found.targets:

@@ -21,10 +21,10 @@ from slotwise.experiments.reproduce import reproduce as run
 from slotwise.files import reserve
 from slotwise.looks.terminal import show
 from slotwise.report import CONTENTS
-from slotwise.report.claims import Verdict
+from slotwise.report.claims import Standing
 from slotwise.simulation import ahead
 
-STYLES = {Verdict.HOLDS: "green", Verdict.IN_PART: "yellow", Verdict.FAILS: "red", Verdict.UNTESTED: "dim"}
+STYLES = {Standing.HOLDS: "green", Standing.IN_PART: "yellow", Standing.FAILS: "red", Standing.UNTESTED: "dim"}
 
 
 def reproduce(
@@ -76,7 +76,7 @@ def summary(found: Reproduction) -> Group:
     table.add_column("measured", ratio=5)
     for claim in found.claims:
         table.add_row(claim.statement, Text(claim.finding, style=STYLES[claim.verdict]), claim.evidence)
-    counts = [(verdict, sum(claim.verdict is verdict for claim in found.claims)) for verdict in Verdict]
+    counts = [(verdict, sum(claim.verdict is verdict for claim in found.claims)) for verdict in Standing]
     tally = ", ".join(f"{count} {verdict}" for verdict, count in counts if count)
     return Group(
         table, Text(f"{tally} of {len(found.claims)} claims; {sum(found.seconds.values()):.0f} s", style="bold")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -15,8 +15,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from slotwise.errors import InputError
 from slotwise.model import Scenario, shipped_scenarios
-from slotwise.scheduling.policies import POLICIES, make_policy
+from slotwise.scheduling.policies import POLICIES
 from slotwise.simulation import ahead
+from slotwise.simulation.choice import Choice
+from slotwise.simulation.engines import OnProgress
 
 
 def scenario_names(incomplete: str) -> list[str]:
@@ -65,15 +67,13 @@ AddressOption = Annotated[
 messages = Console(stderr=True)
 
 
-def with_options(
-    ready: Scenario, names: Iterable[str], settings: Iterable[str]
-) -> list[tuple[str, dict[str, Any]]]:
-    """The policies with their options: the scenario's own for its own policy. Mistakes in them are seen before anything is compiled or run."""
-    pairs = [(name, dict(ready.policy.options) if name == ready.policy.name else {}) for name in names]
-    refuse_idle(ready, [name for name, _ in pairs], settings)
-    for name, options in pairs:
-        make_policy(name, **options)
-    return pairs
+def with_options(ready: Scenario, names: Sequence[str], settings: Iterable[str]) -> list[Choice]:
+    """The policies with their options. Mistakes in them are seen before anything is compiled or run."""
+    refuse_idle(ready, names, settings)
+    choices = [Choice.of(ready, name) for name in names]
+    for choice in choices:
+        choice.make()
+    return choices
 
 
 def refuse_idle(ready: Scenario, names: Sequence[str], settings: Iterable[str]) -> None:
@@ -93,11 +93,10 @@ SHOW_AFTER = 1.0
 
 
 @contextmanager
-def progress_of(total: int) -> Iterator[Callable[[str, int, float], None]]:
-    """A callback that shows how far `total` replications are, on standard error and only if it takes a while."""
+def progress() -> Iterator[OnProgress]:
+    """A callback that shows how far the work is, on standard error and only if it takes a while."""
     if not ahead.compiled():
         messages.print("compiling the kernels (once; up to a minute)", style="dim")
-    shares: dict[tuple[str, int], float] = {}
     begun = time.monotonic()
     display = Progress(
         TextColumn("{task.description}"),
@@ -107,14 +106,13 @@ def progress_of(total: int) -> Iterator[Callable[[str, int, float], None]]:
         console=messages,
         transient=True,
     )
-    bar = display.add_task("simulating", total=total)
+    bar = display.add_task("simulating", total=1.0)
 
-    def report(policy: str, replication: int, share: float) -> None:
-        shares[policy, replication] = share
+    def report(share: float, policy: str) -> None:
         if time.monotonic() - begun > SHOW_AFTER:
             if not display.live.is_started:
                 display.start()
-            display.update(bar, completed=sum(shares.values()), description=policy)
+            display.update(bar, completed=share, description=policy)
 
     try:
         yield report

@@ -15,11 +15,12 @@ from slotwise.cli.running import (
     SetOption,
     WorkersOption,
     policy_names,
-    progress_of,
+    progress,
     say,
     with_options,
 )
 from slotwise.model import load_scenario
+from slotwise.simulation.engines import Engine
 from slotwise.simulation.simulate import InterruptedRunError, run_policies
 
 
@@ -58,13 +59,14 @@ def simulate(
     """
     ready = load_scenario(scenario, overrides or [], said="--set")
     names = [name for group in policy or [ready.policy.name] for name in group.split(",")]
-    pairs = with_options(ready, names, overrides or [])
+    choices = with_options(ready, names, overrides or [])
+    where = Engine(engine, workers, scheduler_address)
     command = command_line("simulate", scenario, names, overrides or [])
     output = Output(command, json=as_json, csv=as_csv, out=out)
     code = 0
-    with progress_of(len(pairs) * ready.run.replications) as report:
+    with progress() as report:
         try:
-            results = run_policies(ready, pairs, workers, engine, scheduler_address, report)
+            results = run_policies(ready, choices, where, report)
         except InterruptedRunError as interruption:
             if not interruption.results:
                 raise

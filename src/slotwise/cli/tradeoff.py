@@ -14,7 +14,7 @@ from slotwise.cli.running import (
     SetOption,
     WorkersOption,
     policy_names,
-    progress_of,
+    progress,
     refuse_idle,
     say,
 )
@@ -72,7 +72,7 @@ def tradeoff(
     refuse_idle(ready, [policy or ready.policy.name], overrides or [])
     betas = _numbers(beta) if beta else GRID
     solvers = tuple(name.strip() for name in solver.split(",")) if solver else SOLVERS
-    with progress_of(len(betas) * len(solvers) * ready.run.replications) as report:
+    with progress() as report:
         found = compute(ready, policy, betas=betas, solvers=solvers, workers=workers, on_progress=report)
     if figure:
         draw(found, figure)

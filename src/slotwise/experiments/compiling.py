@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from slotwise.model import load_scenario
 from slotwise.simulation import ahead
+from slotwise.simulation.choice import Choice
 from slotwise.simulation.replication import Task, replicate
 from slotwise.simulation.workload import jobs_of
 
@@ -19,5 +20,5 @@ def compile_ahead() -> None:
         scenario = load_scenario("example1", ["run.events=200", "run.replications=1"])
         jobs = jobs_of(scenario)
         for policy in HERE:
-            replicate(Task(scenario, jobs, policy))
+            replicate(Task(scenario, jobs, Choice(policy)))
         ahead.wait(*ELSEWHERE)

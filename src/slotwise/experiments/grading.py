@@ -17,10 +17,10 @@ import numpy as np
 from slotwise.experiments.points import Point, Points
 from slotwise.looks.numbers import brief
 from slotwise.looks.palette import style_of
-from slotwise.report.claims import Verdict
+from slotwise.report.claims import Standing
 from slotwise.simulation.statistics import paired_difference
 
-HOLDS, IN_PART, FAILS = Verdict.HOLDS, Verdict.IN_PART, Verdict.FAILS
+HOLDS, IN_PART, FAILS = Standing.HOLDS, Standing.IN_PART, Standing.FAILS
 Line = Sequence[Point]
 
 MUCH = 2.0
@@ -39,7 +39,7 @@ TREND = 0.5
 class Grade:
     """A verdict with what was measured and, where it is not `holds`, why."""
 
-    verdict: Verdict
+    verdict: Standing
     evidence: str
     because: str = ""
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from slotwise.errors import InputError
 from slotwise.model.integers import integers
+from slotwise.model.labels import in_words, unmet
 from slotwise.model.laws import BatchArrivals
 
 if TYPE_CHECKING:
-    from slotwise.model.scenario import Cluster, JobType, Scenario, Workload
+    from slotwise.model.scenario import Cluster, JobType, Scenario, ServerClass, Workload
 
 
 def check(scenario: Scenario) -> None:
@@ -30,8 +32,8 @@ def check(scenario: Scenario) -> None:
     _check_run(scenario)
 
 
-def check_cluster(cluster: Cluster) -> None:
-    """Names are unique, capacities have the right length, there is at least one server."""
+def check_cluster(cluster: Cluster, *, may_be_empty: bool = False) -> None:
+    """Names are unique, capacities have the right length, there is at least one server, or servers may come later."""
     _unique(cluster.resources, "cluster.resources", "resource")
     _unique([server.name for server in cluster.servers], "cluster.servers", "server class")
     for i, server in enumerate(cluster.servers):
@@ -40,7 +42,7 @@ def check_cluster(cluster: Cluster) -> None:
         if server.feasible is None and not any(server.capacity):
             raise InputError("a server without any capacity", where=f"{where}.capacity", remedy="give it some")
     joining = sum(event.count for event in cluster.events if event.action == "join")
-    if cluster.n_servers + joining == 0:
+    if cluster.n_servers + joining == 0 and not may_be_empty:
         raise InputError(
             "there are no servers", where="cluster.servers", remedy="give a class a count of 1 or more"
         )
@@ -72,33 +74,69 @@ def _check_departures(cluster: Cluster) -> None:
 
 
 def check_types(cluster: Cluster, types: Sequence[JobType]) -> None:
-    """Names are unique, demands have the right length, and every type fits some server."""
+    """Names are unique, demands have the right length, and every type fits some server that meets its requirements."""
     _unique([job_type.name for job_type in types], "types", "type")
     for i, job_type in enumerate(types):
         where = f"types[{i}] ({job_type.name}).demand"
         _one_per_resource(job_type.demand, cluster.resources, where)
-        additive = [server for server in cluster.servers if server.feasible is None]
-        if len(additive) < len(cluster.servers):
+        matching = _matching(cluster, job_type, f"types[{i}] ({job_type.name}).requires")
+        if any(server.feasible is not None for server in cluster.servers):
             continue  # a predicate may have its own idea; the packing layer checks it
         if not any(job_type.demand):
             raise InputError(
                 "demands nothing, so any number would fit", where=where, remedy="give at least one size above 0"
             )
-        if not any(_fits(job_type, server.capacity) for server in additive):
-            short = _largest_shortfall(cluster, job_type)
-            raise InputError(f"fits no server: {short}", where=where, remedy="lower it, or add a larger server")
+        if not any(_fits(job_type, server.capacity) for server in matching):
+            short = _largest_shortfall(cluster.resources, matching, job_type)
+            which = " that meets its requirements" if job_type.requires else ""
+            raise InputError(
+                f"fits no server{which}: {short}", where=where, remedy="lower it, or add a larger server"
+            )
     integers(cluster, types)  # refuses what cannot be kept exactly
+
+
+def _matching(cluster: Cluster, job_type: JobType, where: str) -> list[ServerClass]:
+    """The server classes that meet the requirements; there is at least one."""
+    labels = sorted({key for server in cluster.servers for key in server.labels})
+    for key, values in job_type.requires.items():
+        there = sorted({server.labels[key] for server in cluster.servers if key in server.labels})
+        if not there:
+            near = difflib.get_close_matches(key, labels, 1)
+            known = f"did you mean {near[0]}?" if near else f"use one of: {', '.join(labels)}"
+            raise InputError(
+                f"no server class has a label {key!r}",
+                where=f"{where}.{key}",
+                remedy=known if labels else "give a server class labels = { ... }",
+            )
+        if not set(values) & set(there):
+            raise InputError(
+                f"no server class has {in_words({key: values})}",
+                where=f"{where}.{key}",
+                remedy=f"use one of: {', '.join(there)}",
+            )
+    lacks = {server.name: unmet(job_type.requires, server.labels) for server in cluster.servers}
+    matching = [server for server in cluster.servers if not lacks[server.name]]
+    if not matching:
+        nearest = min(lacks, key=lambda name: len(lacks[name]))
+        missing = in_words({key: job_type.requires[key] for key in lacks[nearest]})
+        raise InputError(
+            f"no server class has all of {in_words(job_type.requires)}",
+            where=where,
+            remedy=f"require less, or label a class so (all that {nearest} lacks is {missing})",
+        )
+    return matching
 
 
 def _fits(job_type: JobType, capacity: Sequence[object]) -> bool:
     return all(need <= have for need, have in zip(job_type.demand, capacity, strict=True))  # type: ignore[operator]
 
 
-def _largest_shortfall(cluster: Cluster, job_type: JobType) -> str:
-    for r, resource in enumerate(cluster.resources):
-        most = max(server.capacity[r] for server in cluster.servers)
+def _largest_shortfall(resources: Sequence[str], servers: Sequence[ServerClass], job_type: JobType) -> str:
+    for r, resource in enumerate(resources):
+        most = max(server.capacity[r] for server in servers)
         if job_type.demand[r] > most:
-            return f"it asks for {job_type.demand[r]} of {resource}, the largest server has {most}"
+            which = "largest such server" if job_type.requires else "largest server"
+            return f"it asks for {job_type.demand[r]} of {resource}, the {which} has {most}"
     return "each resource fits some server, but no server has enough of all"
 
 

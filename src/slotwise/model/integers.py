@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from slotwise.model.labels import matches
 from slotwise.model.scenario import Cluster, JobType
 from slotwise.model.sizes import digits_behind_point, scaled
 
@@ -21,21 +22,30 @@ class Integers:
     capacity: NDArray[np.int64]
     """one row for each server class, shape (C, R)"""
     digits: tuple[int, ...]
+    allowed: NDArray[np.bool_] | None = None
+    """whether the labels of class c meet the requirements of type j, shape (C, J); None: there are none"""
 
 
-def integers(cluster: Cluster, types: Sequence[JobType], least_digits: int = 0) -> Integers:
-    """The exact integer sizes; `least_digits` keeps room for actual demands that are finer than the types."""
+def integers(cluster: Cluster, types: Sequence[JobType], least_digits: int | Sequence[int] = 0) -> Integers:
+    """The exact integer sizes; `least_digits`, one number or one for each resource, keeps room for actual demands that are finer than
+    the types."""
+    R = len(cluster.resources)
+    least = [least_digits] * R if isinstance(least_digits, int) else least_digits
     digits = tuple(
         max(
-            least_digits,
+            least[r],
             digits_behind_point(
                 [server.capacity[r] for server in cluster.servers] + [job_type.demand[r] for job_type in types]
             ),
         )
-        for r in range(len(cluster.resources))
+        for r in range(R)
     )
     return Integers(
         demand=scaled([job_type.demand for job_type in types], digits, where="types"),
         capacity=scaled([server.capacity for server in cluster.servers], digits, where="cluster.servers"),
         digits=digits,
+        allowed=np.array(
+            [[matches(job_type.requires, server.labels) for job_type in types] for server in cluster.servers],
+            np.bool_,
+        ),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
@@ -113,20 +114,23 @@ def _anchor_trace(tables: dict[str, Any], folder: Path) -> None:
 
 def _override(tables: dict[str, Any], override: str, said: str) -> None:
     """Apply "cluster.servers.standard.count=200"."""
-    key, equals, text = override.partition("=")
     where = f"{said} {override}"
-    if not equals or not key.strip():
+    written = _SETTING.fullmatch(override)
+    if written is None or not written["key"].strip():
         raise InputError("is not a setting", where=where, remedy="write key=value, such as run.seed=7")
     try:
-        value = tomllib.loads(f"value = {text}", parse_float=Decimal)["value"]
+        value = tomllib.loads(f"value = {written['value']}", parse_float=Decimal)["value"]
     except tomllib.TOMLDecodeError:
-        value = text.strip()  # a bare word is a string
-    _set(tables, key, value, where)
+        value = written["value"].strip()  # a bare word is a string
+    _set(tables, written["key"], value, where)
 
 
 def _set(tables: dict[str, Any], key: str, value: Any, where: str) -> None:
-    """Change one key: items of lists are addressed by name or by number."""
-    *path, last = [part.strip() for part in key.split(".")]
+    """Change one key: items of lists are addressed by name or by number.
+
+    A part in double quotes may have dots in it: cluster.servers.standard.labels."kubernetes.io/arch"=arm64.
+    """
+    *path, last = [part.strip().strip('"') for part in _DOTTED.findall(key)]
     if path == ["run"] and last in LENGTHS:  # the one asked for now takes the place of the one in the file
         run = tables.get("run")
         if isinstance(run, dict):
@@ -141,6 +145,10 @@ def _set(tables: dict[str, Any], key: str, value: Any, where: str) -> None:
         place[last] = value
     else:
         raise InputError(f"{'.'.join(path)} is a value, not a table", where=where, remedy="shorten the key")
+
+
+_SETTING = re.compile(r'(?P<key>(?:[^="]|"[^"]*")*)=(?P<value>.*)', re.DOTALL)
+_DOTTED = re.compile(r'(?:^|(?<=\.))(?:[^."]|"[^"]*")*')
 
 
 def _step(place: Any, part: str, where: str) -> Any:
@@ -245,16 +253,18 @@ def _given(value: Any) -> str:
 
 def _place(location: tuple[int | str, ...]) -> str:
     place = ""
-    for part in location:
+    for part, above in zip(location, ("", *location), strict=False):
         if isinstance(part, int):
             place += f"[{part}]"
-        elif part in _TAGS:
+        elif part == "[key]" or (part in _TAGS and above not in _FREE):
             continue  # the branch of a union, not a key that the user wrote
         else:
             place += f".{part}" if place else str(part)
     return place
 
 
+_FREE = ("labels", "requires", "jobs")
+"""Tables whose keys are the user's own words."""
 _TAGS = {
     "poisson",
     "exponential",

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from slotwise.model.labels import Labels, Requirements
 from slotwise.model.laws import ArrivalLaw, Exponential, Poisson, ServiceLaw
 
 Size = Annotated[Decimal, Field(ge=0, allow_inf_nan=False, max_digits=24)]
@@ -39,6 +40,7 @@ class ServerClass(Part):
     name: Name = Field(description="what the class is called")
     count: int = Field(ge=0, description="how many servers of this class there are")
     capacity: tuple[Size, ...] = Field(description="how much of each resource one server has, in their order")
+    labels: Labels = Field({}, description='what job types may require, such as `{ gpu = "a100", zone = "b" }`')
     price: NonNegative | None = Field(None, description="cost of one server, for `slotwise plan`")
     failures: Failures | None = Field(None, description="random failures and repairs")
     feasible: Callable[[tuple[int, ...]], bool] | None = Field(
@@ -79,6 +81,11 @@ class JobType(Part):
         None, description="arrivals per unit time, whole cluster; relative where workload.intensity is given"
     )
     mean_service: Positive = Field(1.0, description="mean service time")
+    requires: Requirements = Field(
+        {},
+        description="labels that a server must have, each with the value or the list of values that will do, such as"
+        ' `{ gpu = ["a100", "h100"] }`',
+    )
     arrivals: ArrivalLaw | None = Field(None, description="arrival law of this type, where it differs")
     service: ServiceLaw | None = Field(None, description="service law of this type, where it differs")
 

@@ -9,10 +9,14 @@ from slotwise.packing.space import Space
 
 
 def spaces_of(servers: Sequence[ServerClass], sizes: Integers) -> list[Space]:
-    """In the order of the classes: demands add up, or the class's own predicate says what fits."""
+    """In the order of the classes: demands add up, or the class's own predicate says what fits.
+
+    A class holds none of a type whose requirements its labels do not meet.
+    """
+    allowed = sizes.allowed if sizes.allowed is not None else [None] * len(servers)
     return [
-        Space.additive(sizes.demand, sizes.capacity[c])
+        Space.additive(sizes.demand, sizes.capacity[c], allowed[c])
         if server.feasible is None
-        else Space.monotone(server.feasible, len(sizes.demand))
+        else Space.monotone(server.feasible, len(sizes.demand), allowed=allowed[c])
         for c, server in enumerate(servers)
     ]

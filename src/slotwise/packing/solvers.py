@@ -199,10 +199,13 @@ def _dp(space: Space, epsilon: float, budget: int | None) -> Solver:
         )
     J, R = demand.shape
     reason = f"recursion over a grid of {' x '.join(str(step + 1) for step in steps)} capacities"
-    params_i = np.array(divisors, np.int64)
-    return Solver(
-        "dp", "dp", 1.0, True, reason, space, DP, None, np.zeros(1), params_i, cells, cells + J * R + J + 3 * R
-    )
+    params = np.zeros(1), _whole_params(space, *divisors)
+    return Solver("dp", "dp", 1.0, True, reason, space, DP, None, *params, cells, cells + J * R + J + 3 * R)
+
+
+def _whole_params(space: Space, *more: int) -> I8:
+    """`params_i` of a kernel: which types the class holds at all, then the solver's own numbers."""
+    return np.array([*(space.counts > 0), *more], np.int64)
 
 
 def _grid(space: Space) -> tuple[list[int], list[int]]:
@@ -239,11 +242,9 @@ def _greedy_fill(space: Space, epsilon: float, budget: int | None) -> Solver:
         reason = f"{len(table)} configurations, each type first and the others filled in; {why}"
         return _of_table("greedy-fill", "greedy-fill", table, r, True, reason, space)
     J, R = space.demand.shape
-    none_f, none_i = np.zeros(1), np.zeros(1, np.int64)
     reason = f"by relative value, each type as often as it fits; {why}"
-    return Solver(
-        "greedy-fill", "greedy-fill", r, False, reason, space, GREEDY_FILL, None, none_f, none_i, J, J + R
-    )
+    params = np.zeros(1), _whole_params(space)
+    return Solver("greedy-fill", "greedy-fill", r, False, reason, space, GREEDY_FILL, None, *params, J, J + R)
 
 
 def _filled_by_predicate(space: Space) -> I8:
@@ -270,7 +271,7 @@ def _approximate(space: Space, epsilon: float, budget: int | None) -> Solver:
     demand, _ = _additive("approximate", space)
     J, R = demand.shape
     params_f = np.array([epsilon])
-    params_i = np.zeros(1, np.int64)
+    params_i = _whole_params(space, 0)
     if R == 1:
         cells = fptas_cells(epsilon)
         if cells > (APPROXIMATE_CELLS if budget is None else budget):
@@ -308,7 +309,7 @@ def _searchable(solver: Solver, nodes: int) -> bool:
     kinds += [size * rng.uniform(0.8, 1.2, J) for _ in range(8)]
     out = np.zeros(J, np.int64)
     scratch_f, scratch_i = np.empty(solver.scratch_f_size), np.empty(solver.scratch_i_size, np.int64)
-    limit = np.array([nodes], np.int64)
+    limit = _whole_params(solver.space, nodes)
     order = np.arange(J)
     return all(
         solve(solver.kind, w, demand, capacity, order, scratch_f, scratch_i, solver.params_f, limit, out) >= 0

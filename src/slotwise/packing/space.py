@@ -1,7 +1,8 @@
 """The feasible set of one server class.
 
 A configuration k (so many jobs of each type) is feasible when it fits. Additive: sum_j k_j w_jn <= capacity_n for
-every resource n, in exact integers. Monotone: a predicate says so; if k fits, so does every k' <= k.
+every resource n, in exact integers. Monotone: a predicate says so; if k fits, so does every k' <= k. Either way k_j = 0 for
+a type that the class may not hold, such as one that requires labels which the class does not have.
 """
 
 from __future__ import annotations
@@ -26,14 +27,17 @@ class Space:
 
     n_types: int
     counts: NDArray[np.int64]
-    """The largest count of each type alone; 0 where the type does not fit this server."""
+    """The largest count of each type alone; 0 where the type does not fit this server, or may not run on it."""
     demand: NDArray[np.int64] | None = None
     capacity: NDArray[np.int64] | None = None
     predicate: Predicate | None = field(default=None, repr=False)
 
     @staticmethod
-    def additive(demand: ArrayLike, capacity: ArrayLike) -> Space:
-        """Demands add up: `demand` of shape (types, resources) and `capacity` of shape (resources,), integers."""
+    def additive(demand: ArrayLike, capacity: ArrayLike, allowed: ArrayLike | None = None) -> Space:
+        """Demands add up: `demand` of shape (types, resources) and `capacity` of shape (resources,), integers.
+
+        `allowed` says for each type whether the class may hold it; by default it may hold all.
+        """
         sizes = _integers(demand, "demand", 2)
         room = _integers(capacity, "capacity", 1)
         if sizes.shape[1] != room.shape[0]:
@@ -52,15 +56,24 @@ class Space:
                     remedy="give it a size above 0 in some resource",
                 )
         with_room = np.where(sizes > 0, room // np.maximum(sizes, 1), LARGEST)
-        return Space(sizes.shape[0], with_room.min(axis=1).astype(np.int64), sizes, room)
+        counts = np.where(_allowed(allowed, len(sizes)), with_room.min(axis=1), 0)
+        return Space(sizes.shape[0], counts.astype(np.int64), sizes, room)
 
     @staticmethod
-    def monotone(predicate: Predicate, n_types: int, limit: int = 1_000_000) -> Space:
-        """What fits is what `predicate` accepts; a type of which `limit` jobs fit is taken for unbounded."""
+    def monotone(
+        predicate: Predicate, n_types: int, limit: int = 1_000_000, allowed: ArrayLike | None = None
+    ) -> Space:
+        """What fits is what `predicate` accepts; a type of which `limit` jobs fit is taken for unbounded.
+
+        `allowed` says for each type whether the class may hold it; the predicate is never asked about one that it may not.
+        """
         if n_types < 1:
             raise InputError(f"is {n_types}", where="number of types", remedy="give at least one type")
         if not predicate((0,) * n_types):
             raise InputError("refuses the empty server", where="predicate", remedy="accept the zero configuration")
+        may = _allowed(allowed, n_types)
+        if not may.all():
+            predicate = _without(predicate, np.flatnonzero(~may).tolist())
         counts = [_most(predicate, n_types, j, limit) for j in range(n_types)]
         return Space(n_types, np.array(counts, dtype=np.int64), predicate=predicate)
 
@@ -102,6 +115,20 @@ def broken(smaller: tuple[int, ...], larger: tuple[int, ...]) -> InputError:
         where="predicate",
         remedy="accept everything below a configuration that fits",
     )
+
+
+def _without(predicate: Predicate, barred: list[int]) -> Predicate:
+    """The predicate, with none of the barred types; still monotone."""
+    return lambda k: not any(k[j] for j in barred) and predicate(k)
+
+
+def _allowed(allowed: ArrayLike | None, n_types: int) -> NDArray[np.bool_]:
+    may = np.ones(n_types, np.bool_) if allowed is None else np.asarray(allowed)
+    if may.shape != (n_types,) or may.dtype != np.bool_:
+        raise InputError(
+            f"is not {n_types} truth values", where="allowed", remedy="say True or False for each type"
+        )
+    return may
 
 
 def _most(predicate: Predicate, n_types: int, j: int, limit: int) -> int:

@@ -3,15 +3,15 @@
 from slotwise.planning.plan import Plan, plan
 from slotwise.planning.targets import MEANINGS, check_targets, parse_targets
 from slotwise.planning.tradeoff import Setting, Tradeoff, tradeoff
-from slotwise.planning.trials import Trial, Verdict
+from slotwise.planning.trials import Answer, Trial
 
 __all__ = [
     "MEANINGS",
+    "Answer",
     "Plan",
     "Setting",
     "Tradeoff",
     "Trial",
-    "Verdict",
     "check_targets",
     "parse_targets",
     "plan",

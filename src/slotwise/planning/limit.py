@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slotwise.errors import SlotwiseError
 from slotwise.theory.pricing import Pricing, Vector
@@ -35,14 +36,20 @@ class Limit:
     """of one job of each type: what carrying it costs"""
 
 
+def serves(rho: Vector, pricings: Sequence[Pricing]) -> NDArray[np.bool_]:
+    """Which classes can hold a type that arrives; more servers of the others would only dilute the utilisation."""
+    return np.array([(pricing.space.counts[rho > 0] > 0).any() for pricing in pricings])
+
+
 def cheapest(rho: Vector, need: Vector, pricings: Sequence[Pricing], capacity: Vector, costs: Vector) -> Limit:
     """The cheapest mix; `capacity` has a row for each class, in the units of `need`."""
     from scipy.optimize import linprog  # slow to import
 
     owner: list[int] = []
     rows: list[Vector] = []
-    for c, pricing in enumerate(pricings):
-        for row in pricing.start():
+    serving = serves(rho, pricings)
+    for c in np.flatnonzero(serving).tolist():
+        for row in pricings[c].start():
             owner.append(c)
             rows.append(row.astype(np.float64))
     unit = np.where(capacity.max(axis=0) > 0, capacity.max(axis=0), 1.0)
@@ -60,8 +67,8 @@ def cheapest(rho: Vector, need: Vector, pricings: Sequence[Pricing], capacity: V
         w, v = dual[: len(rho)], dual[len(rho) :]
         base = (capacity / unit) @ v
         worth, learnt = np.zeros(len(pricings)), False
-        for c, pricing in enumerate(pricings):
-            priced = pricing.best(w)
+        for c in np.flatnonzero(serving).tolist():
+            priced = pricings[c].best(w)
             worth[c] = priced.limit + base[c]
             if priced.value + base[c] > costs[c] * (1 + CLOSE):
                 owner.append(c)

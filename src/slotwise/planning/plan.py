@@ -22,7 +22,7 @@ from slotwise.planning import search, showing
 from slotwise.planning.limit import Limit, cheapest
 from slotwise.planning.targets import MEANINGS, Targets, check_targets
 from slotwise.planning.trials import LOOKS, Counts, Question, Trial, Trials
-from slotwise.scheduling.policies import make_policy
+from slotwise.simulation.choice import Choice
 from slotwise.simulation.simulate import as_scenario
 from slotwise.simulation.statistics import Interval
 from slotwise.simulation.workload import jobs_of
@@ -163,12 +163,11 @@ def plan(
         raise InputError(f"is {confidence}", where="confidence", remedy="use a share from 0.5 to less than 1")
     checked = check_targets(targets)
     ready = as_scenario(scenario, overrides)
-    chosen = ready.policy.name if policy is None else policy
-    given = (dict(ready.policy.options) if chosen == ready.policy.name else {}) | options
-    make_policy(chosen, **given)  # so that a mistake is seen before anything runs
+    choice = Choice.of(ready, policy, **options)
+    choice.make()  # so that a mistake is seen before anything runs
     jobs = jobs_of(ready)
     costs, priced = _costs(ready)
-    question = Question(ready, jobs, chosen, given, checked, confidence, costs)
+    question = Question(ready, jobs, choice, checked, confidence, costs)
     trials = Trials(question, workers, looks, on_trial)
     need = trials.used / checked["utilisation"] if "utilisation" in checked else np.zeros_like(trials.used)
     limit = cheapest(trials.rho, need, trials.pricings, jobs.sizes.capacity.astype(np.float64), np.array(costs))
@@ -179,7 +178,7 @@ def plan(
         best, complete = search.cheaper(trials, best, limit, mixes)
     return Plan(
         scenario=ready,
-        policy=chosen,
+        policy=choice.name,
         targets=checked,
         confidence=confidence,
         class_names=tuple(server.name for server in ready.cluster.servers),

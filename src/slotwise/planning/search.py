@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise.errors import SlotwiseError
-from slotwise.planning.limit import Limit
+from slotwise.planning.limit import Limit, serves
 from slotwise.planning.trials import Counts, Trial, Trials
 
 MOST_CANDIDATES = 200_000
@@ -81,7 +81,7 @@ def _out_of_reach(trials: Trials, counts: Counts) -> str:
     last = trials.of(counts)
     return (
         f"the target is out of reach: with {sum(counts):,} servers, {last.why or last.verdict}"
-        f" under {trials.question.policy}; try another policy or a milder target"
+        f" under {trials.question.choice.name}; try another policy or a milder target"
     )
 
 
@@ -99,7 +99,7 @@ def scaled_mix(limit: Limit) -> tuple[Callable[[int], Counts], int]:
 def cheaper(trials: Trials, best: Trial, limit: Limit, budget: int) -> tuple[Trial, bool]:
     """The cheapest mix that meets the targets, from one that does; and whether no cheaper one can have been missed."""
     costs = np.array(trials.question.costs)
-    candidates, complete = _below(best, costs)
+    candidates, complete = _below(best, costs, serves(trials.rho, trials.pricings))
     worth = np.array([pricing.best(limit.prices).limit for pricing in trials.pricings])
     asked = float(limit.prices @ trials.rho)
     tried = 0
@@ -124,9 +124,9 @@ def cheaper(trials: Trials, best: Trial, limit: Limit, budget: int) -> tuple[Tri
             best = trial
 
 
-def _below(best: Trial, costs: NDArray[np.float64]) -> tuple[NDArray[np.int64], bool]:
-    """Every mix that costs less; where they are too many, those near the best one (and False)."""
-    most = np.floor(best.cost / costs).astype(np.int64)
+def _below(best: Trial, costs: NDArray[np.float64], serving: NDArray[np.bool_]) -> tuple[NDArray[np.int64], bool]:
+    """Every mix of classes that serve which costs less; where they are too many, those near the best one (and False)."""
+    most = np.where(serving, np.floor(best.cost / costs), 0).astype(np.int64)
     low, high = np.zeros_like(most), most
     complete = True
     reach = int(most.max())

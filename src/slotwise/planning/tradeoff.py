@@ -17,8 +17,10 @@ from slotwise._version import __version__
 from slotwise.errors import InputError
 from slotwise.model import Overrides, Scenario
 from slotwise.scheduling.policies import POLICIES
+from slotwise.simulation.choice import Choice
+from slotwise.simulation.engines import Engine, OnProgress
 from slotwise.simulation.result import Result
-from slotwise.simulation.simulate import OnProgress, as_scenario, run_policies
+from slotwise.simulation.simulate import as_scenario, run_policies
 from slotwise.simulation.statistics import paired_difference
 from slotwise.theory.guarantee import proven_share
 from slotwise.theory.load import columns_of, scaled_rates, with_load
@@ -139,16 +141,15 @@ def tradeoff(
             raise InputError(f"is {beta:g}", where="beta", remedy="use numbers between 0 and 1")
     if not betas or not solvers:
         raise InputError("there is nothing to try", where="beta and solver", remedy="give at least one of each")
-    given = dict(ready.policy.options) if chosen == ready.policy.name else {}
-    key = "b" if given.get("beta") is None else "beta"
+    key = "b" if Choice.of(ready, chosen).options.get("beta") is None else "beta"
     loaded = with_load(ready)
     columns = columns_of(loaded)
     rates = scaled_rates(loaded, columns)
     region: Region = locate(rates * [job_type.mean_service for job_type in loaded.types], columns)
     pairs = [(solver, beta) for solver in solvers for beta in betas]
-    options = [{**given, key: beta, "solver": solver} for solver, beta in pairs]
-    shares = [proven_share(loaded, rates, region, each) for each in options]  # refuses unknown solvers first
-    results = run_policies(ready, [(chosen, each) for each in options], workers, on_progress=on_progress)
+    choices = [Choice.of(ready, chosen, **{key: beta, "solver": solver}) for solver, beta in pairs]
+    shares = [proven_share(loaded, rates, region, choice.options) for choice in choices]  # refuses unknown solvers
+    results = run_policies(ready, choices, Engine(workers=workers), on_progress)
     settings = tuple(
         Setting(key, beta, solver, share, why, result)
         for (solver, beta), (share, why), result in zip(pairs, shares, results, strict=True)

@@ -1,7 +1,7 @@
 """Does this many servers meet the targets? Decided by as many replications as it takes, and remembered.
 
 Replications are added while the decision is in doubt: after each look (4, 8, 16, 32 of them; just one on a trace
-where the policy drew no random number) the targets are met if every interval lies below its limit, missed if one
+where nothing is left to chance) the targets are met if every interval lies below its limit, missed if one
 lies above. With L looks each interval has confidence 1 - alpha / L, so that over all looks together a decision is
 wrong with probability alpha at most (Bonferroni). What is in doubt after the last look is not taken for met.
 Replication i meets the same jobs whatever the servers (common random numbers), which makes neighbouring numbers of
@@ -17,20 +17,22 @@ import enum
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from slotwise.model import Scenario
 from slotwise.packing import spaces_of
 from slotwise.planning.targets import MEANINGS, Targets, estimate, measure
-from slotwise.scheduling.policies import POLICIES, make_policy
+from slotwise.simulation import engines
+from slotwise.simulation.bounding import LowerBounds
+from slotwise.simulation.choice import Choice
 from slotwise.simulation.drift import STRETCHES, stable
+from slotwise.simulation.engines import Batch, Engine
 from slotwise.simulation.measurements import Measurements
 from slotwise.simulation.replication import Task
-from slotwise.simulation.simulate import InterruptedRunError, run_on_threads
+from slotwise.simulation.simulate import InterruptedRunError
 from slotwise.simulation.statistics import Interval
-from slotwise.theory.bounds import best_lower_bound, changes_of
+from slotwise.theory.bounds import changes_of
 from slotwise.theory.pricing import Listed, Pricing, pricing_of
 from slotwise.theory.ray import Columns
 from slotwise.theory.region import locate
@@ -42,7 +44,7 @@ LOOKS = 4
 MARGIN = 1e-9
 
 
-class Verdict(enum.StrEnum):
+class Answer(enum.StrEnum):
     """What can be said of some servers."""
 
     MEETS = "meets"
@@ -57,7 +59,7 @@ class Trial:
 
     servers: Counts
     cost: float
-    verdict: Verdict
+    verdict: Answer
     why: str
     replications: int = 0
     estimates: dict[str, Interval] | None = None
@@ -65,7 +67,7 @@ class Trial:
     @property
     def meets(self) -> bool:
         """Shown to meet every target."""
-        return self.verdict is Verdict.MEETS
+        return self.verdict is Answer.MEETS
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,7 @@ class Question:
 
     scenario: Scenario
     jobs: Jobs
-    policy: str
-    options: dict[str, Any]
+    choice: Choice
     targets: Targets
     confidence: float
     costs: tuple[float, ...]
@@ -115,11 +116,10 @@ class Trials:
     ) -> None:
         self.question = question
         self.done: dict[Counts, Trial] = {}
-        self._workers, self._on_trial = workers, on_trial
-        self._compiled = False
+        self._engine, self._on_trial = Engine(workers=workers), on_trial
         self._looks = [FIRST_LOOK * 2**i for i in range(looks)]
         self.level = 1 - (1 - question.confidence) / looks
-        self._size_blind = not make_policy(question.policy, **question.options).needs_durations
+        self._knows_durations = question.choice.make().needs_durations
         jobs = question.jobs
         self.rho = jobs.rates * jobs.mean_service
         self.used = self.rho @ jobs.sizes.demand
@@ -134,8 +134,9 @@ class Trials:
         if not any(counts):
             return "no servers"
         holds = sum(n * pricing.space.counts for n, pricing in zip(counts, self.pricings, strict=True))
-        if ((self.rho > 0) & (holds == 0)).any():
-            return "a type that arrives fits no server"
+        nowhere = np.flatnonzero((self.rho > 0) & (holds == 0))
+        if len(nowhere):
+            return f"no server can hold {asked.jobs.types[nowhere[0]].name}"
         if not asked.firm:
             return ""
         columns = Columns(self.pricings, counts)
@@ -149,8 +150,9 @@ class Trials:
         queue = min(
             asked.targets.get("mean_queue", math.inf), asked.targets.get("mean_wait", math.inf) * asked.jobs.rate
         )
-        if queue < math.inf and self._size_blind and all(isinstance(one, Listed) for one in self.pricings):
-            bound = best_lower_bound(asked.with_servers(counts), asked.jobs.rates, columns)
+        if queue < math.inf and all(isinstance(one, Listed) for one in self.pricings):
+            bounds = LowerBounds(asked.with_servers(counts), asked.jobs, columns)
+            bound = bounds.before(knows_durations=self._knows_durations)
             if bound.mean_queue > queue * (1 + MARGIN):
                 return f"no policy has a mean queue below {bound.mean_queue:.4g} ({bound.kind})"
         return ""
@@ -165,37 +167,25 @@ class Trials:
         if counts not in self.done:
             why = self.impossible(counts)
             cost = self.question.cost(counts)
-            self.done[counts] = Trial(counts, cost, Verdict.IMPOSSIBLE, why) if why else self._simulate(counts)
+            self.done[counts] = Trial(counts, cost, Answer.IMPOSSIBLE, why) if why else self._simulate(counts)
         return self.done[counts]
 
     def _simulate(self, counts: Counts) -> Trial:
         asked = self.question
-        scenario = asked.with_servers(counts)
+        task = Task(asked.with_servers(counts), asked.jobs, asked.choice)
         runs: list[Measurements] = []
-        for look in [1, *self._looks] if asked.is_trace else self._looks:
+        for look in self._looks:
             if self._on_trial is not None:
                 self._on_trial(counts, look)
-            tasks = [
-                Task(scenario, asked.jobs, asked.policy, asked.options, replication)
-                for replication in range(len(runs), look)
-            ]
-            done, interrupted = run_on_threads(tasks, self._workers, compiled=self._compiled)
-            self._compiled = True
-            if interrupted:
+            done = engines.run([Batch(task, range(len(runs), look))], self._engine)
+            if done.interrupted:
                 raise InterruptedRunError([])
-            runs += [done[at] for at in sorted(done)]
-            if look == 1 and not self._chanceless(runs[0]):
-                continue
+            runs += done.runs[0]
             estimates = {key: self._estimate(runs, key, counts) for key in asked.targets}
             verdict, why = self._judge(estimates, runs)
-            if verdict is not Verdict.DOUBT:
+            if verdict is not Answer.DOUBT or len(runs) < look:  # fewer: any other run would be the same
                 break
         return Trial(counts, asked.cost(counts), verdict, why, len(runs), estimates)
-
-    def _chanceless(self, run: Measurements) -> bool:
-        """Every other run of this trace would be the same (a policy of the user's own may draw unseen)."""
-        failing = any(server.failures is not None for server in self.question.scenario.cluster.servers)
-        return not run.drew and not failing and self.question.policy in POLICIES
 
     def _estimate(self, runs: list[Measurements], key: str, counts: Counts) -> Interval:
         if key == "utilisation" and self.question.firm:
@@ -206,15 +196,15 @@ class Trials:
             return Interval(figure, figure, figure)
         return estimate(runs, key, self.level)
 
-    def _judge(self, estimates: dict[str, Interval], runs: list[Measurements]) -> tuple[Verdict, str]:
+    def _judge(self, estimates: dict[str, Interval], runs: list[Measurements]) -> tuple[Answer, str]:
         targets = self.question.targets
         for key, interval in estimates.items():
             if interval.low is not None and interval.low > targets[key] * (1 + MARGIN):
-                return Verdict.MISSES, f"{MEANINGS[key]} is above {targets[key]:g}"
+                return Answer.MISSES, f"{MEANINGS[key]} is above {targets[key]:g}"
         series = [run.queue_series for run in runs if len(run.series) >= STRETCHES]
         if self.question.firm and series and not stable(series).stable:
-            return Verdict.MISSES, "the queue grows"
+            return Answer.MISSES, "the queue grows"
         for key, interval in estimates.items():
             if interval.high is None or interval.high > targets[key] * (1 + MARGIN):
-                return Verdict.DOUBT, f"{MEANINGS[key]} is too close to {targets[key]:g}"
-        return Verdict.MEETS, ""
+                return Answer.DOUBT, f"{MEANINGS[key]} is too close to {targets[key]:g}"
+        return Answer.MEETS, ""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Verdict(StrEnum):
+class Standing(StrEnum):
     """How a statement fared."""
 
     HOLDS = "holds"
@@ -21,7 +21,7 @@ class Claim:
 
     name: str
     statement: str
-    verdict: Verdict
+    verdict: Standing
     evidence: str
     """the figures that were measured"""
     because: str = ""

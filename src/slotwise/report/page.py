@@ -14,10 +14,10 @@ from slotwise.looks.drawing import key_mark
 from slotwise.looks.numbers import cell
 from slotwise.looks.palette import label_of
 from slotwise.report.blocks import Page
-from slotwise.report.claims import Verdict
+from slotwise.report.claims import Standing
 from slotwise.report.manifest import Manifest
 
-MARKS = {Verdict.HOLDS: "✓", Verdict.IN_PART: "◐", Verdict.FAILS: "✗", Verdict.UNTESTED: "–"}
+MARKS = {Standing.HOLDS: "✓", Standing.IN_PART: "◐", Standing.FAILS: "✗", Standing.UNTESTED: "–"}
 
 
 def write_page(page: Page, folder: Path, manifest: Manifest) -> Path:
@@ -43,7 +43,7 @@ def render(page: Page, manifest: Manifest) -> str:
     numbers = itertools.count(1)
     environment.filters |= {"cell": cell, "label": label_of}
     environment.filters["key"] = lambda policy: Markup(key_mark(policy, f"key{next(numbers)}"))
-    tally = {verdict: sum(claim.verdict is verdict for claim in page.claims) for verdict in Verdict}
+    tally = {verdict: sum(claim.verdict is verdict for claim in page.claims) for verdict in Standing}
     return environment.get_template("page.html.j2").render(
         page=page,
         manifest=manifest,

@@ -17,8 +17,9 @@ import polars as pl
 from slotwise.looks.palette import BLUE, INK, ORANGE, SOFT, VERMILION
 from slotwise.model import Cluster, JobType, ServerClass
 from slotwise.report.blocks import Panel, Steps
+from slotwise.scheduling.events import Placement
 from slotwise.scheduling.reasons import Reason
-from slotwise.scheduling.scheduler import Placement, Scheduler
+from slotwise.scheduling.scheduler import Scheduler
 
 CAPACITY, SERVERS = 6, 2
 SIZES = {"large": 4, "small": 1}

@@ -2,19 +2,23 @@
 
 A policy is a subclass of `Policy` with hooks: functions `hook(s, a, b) -> None` on the state s and two whole numbers.
 
-    arrive(s, j, i)         job i of type j waits in queue j (at its end; after a failure of its server at its front)
-    complete(s, j, server)  a type-j job has left the server, which takes jobs
+    arrive(s, j, i)         job i of type j waits in queue j (at its end; after a failure of its server in its old place)
+    complete(s, j, server)  a type-j job has ended and left the server, which takes jobs
+    stop(s, j, server)      the same for a job that was stopped, or could not be started (else: complete)
     join(s, server, 0)      the server is there, and empty
+    resume(s, server, 0)    the server is there, and may hold jobs (else: join): a drained one takes jobs again, or this
+                            policy takes over from another one
     leave(s, server, 0)     the server takes no more jobs; nothing can be started on it
     cancel(s, j, i)         job i has left queue j unserved; i may be used again for another job
     tick(s, 0, 0)           the policy's own clock has rung; set s.tick_rate to be called
+    file(s, server, 0)      what is kept of the server was put back from a situation: work out what follows from it
 
 Only `start(s, j, server)` moves a job: it starts the head of line of type j on the server and returns the job, or -1 if nobody
-waits, the server takes no jobs or has no room; then the event ends with an error that says so. Started jobs stay where they are.
+waits, the server takes no jobs, has no room or may not hold the type; then the event ends with an error that says so. Started jobs stay where they are.
 What was started before the error stays started: nothing here is interrupted.
 
 Numbers of the state, to be read: s.n_types, s.n_resources, s.n_classes, s.n_waiting, s.n_running, s.n_servers (those that take
-jobs), s.max_servers (server numbers are 0 <= server < s.max_servers, present or not), s.now (only for policies with
+jobs), s.n_places (server numbers are 0 <= server < s.n_places, present or not), s.now (only for policies with
 `needs_durations`). Arrays, to be read, by accessors:
 
     queue_length(s)[j]              waiting jobs of type j (Q_j); weight(s)[j] the same as a float
@@ -23,7 +27,8 @@ jobs), s.max_servers (server numbers are 0 <= server < s.max_servers, present or
     jobs(s)[i, TYPE]                and SERVER (WAITING where it waits)
     sequence(s)[i]                  its place in the order of arrival
     demand(s)[j], job_demand(s)[i]  demand of a type; of a job (only where s.actual), in whole units of each resource
-    capacity(s)[c], most(s)[c, j]   of a server class; how many type-j jobs alone fit one of its servers
+    capacity(s)[c], most(s)[c, j]   of a server class; how many type-j jobs alone one of its servers holds
+    allowed(s)[c, j]                1 where the labels of the class meet what the type requires
     servers(s)[server, CLASS]       and STATUS (ABSENT, PRESENT, DRAINING), COUNT (jobs on it)
     running(s)[server, j]           jobs of type j on the server
     free(s)[server]                 what is left of each resource
@@ -32,14 +37,23 @@ jobs), s.max_servers (server numbers are 0 <= server < s.max_servers, present or
 Looking for servers. The first line gives the size to look for, by the type or by what the job really asks for:
 
     set_need(s, j); need(s)         what the head of line of type j asks for
-    takes(s, server, need(s))       whether this server takes jobs and has that much free
+    takes(s, server, need(s))       whether this server takes jobs, may hold the type and has that much free
     first_fit(s, need(s), start)    the lowest number >= start that does, -1 where none; keeps = {"tree"}
     best_fit(s, need(s))            one of the least score(s)[class] . (free, 1), -1 where none; keeps = {"fit"}
-    count_fits(s, need(s), -1)      how many do; with k >= 0 the k-th of them; keeps = {"fit"}
+    count_fits(s, need(s), -1)      how many do; with k >= 0 number k of them; keeps = {"fit"}
 
 By chance (the numbers come from the state, so runs repeat): below(s, n) in 0..n - 1 and uniform(s) in [0, 1).
-The policy's own memory, part of snapshots: policy_ints(s), policy_floats(s) (16 each; more by
-store.reserve_policy_numbers in `prepare`) and policy_servers(s)[server] (4 each).
+What the policy remembers is declared in a `Memory`, which is its `memory`:
+
+    MEMORY = Memory()
+    SEEN = MEMORY.count("seen")                   policy_ints(s)[SEEN]; `number` for policy_floats(s)
+    ENDED = MEMORY.numbers("ended", per="type")   float_field(s, ENDED)[j]; `counts` for int_field; per "type", "resource", "server"
+                                                  or so many; with columns=3 float_table(s, field)[j, k] and int_table(s, field)[j, k]
+    LAST = MEMORY.servers("last", per="type")     int_field(s, LAST)[j]: a server's number plus 1, 0 for none
+
+What is not declared with kept=False is written into situations by its name, and read back. `prepare(store)` writes options:
+store.arrays["policy_ints"][SEEN], store.values_of(ENDED). A decision must depend on nothing but this, the jobs, the servers and the
+random numbers: then a scheduler that is written down and rebuilt decides as the one that was not.
 
 All of these are compiled and can be called from plain Python and from functions under `@numba.njit` alike. A compiled function may
 call compiled functions only. In a loop `while queue_length(s)[j] > 0`, leave it when `start` returns -1.
@@ -59,6 +73,7 @@ from slotwise.scheduling.fitindex import score
 from slotwise.scheduling.moves import start
 from slotwise.scheduling.policies.fitting import fits, set_need
 from slotwise.scheduling.policy import FitOptions, Options, Policy
+from slotwise.scheduling.policymemory import Memory
 from slotwise.scheduling.queues import oldest_head
 from slotwise.scheduling.state import (
     ABSENT,
@@ -71,10 +86,15 @@ from slotwise.scheduling.state import (
     TYPE,
     WAITING,
     State,
+    allowed,
     capacity,
     demand,
+    float_field,
+    float_table,
     free,
     head,
+    int_field,
+    int_table,
     job_demand,
     jobs,
     mean_service,
@@ -82,7 +102,6 @@ from slotwise.scheduling.state import (
     need,
     policy_floats,
     policy_ints,
-    policy_servers,
     queue_length,
     running,
     sequence,
@@ -109,18 +128,24 @@ __all__ = [
     "TYPE",
     "WAITING",
     "FitOptions",
+    "Memory",
     "Options",
     "Policy",
     "State",
     "Store",
+    "allowed",
     "below",
     "best_fit",
     "capacity",
     "count_fits",
     "demand",
     "first_fit",
+    "float_field",
+    "float_table",
     "free",
     "head",
+    "int_field",
+    "int_table",
     "job_demand",
     "jobs",
     "mean_service",
@@ -129,7 +154,6 @@ __all__ = [
     "oldest_head",
     "policy_floats",
     "policy_ints",
-    "policy_servers",
     "queue_length",
     "running",
     "score",

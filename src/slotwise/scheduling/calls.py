@@ -2,7 +2,7 @@
 
 Handing a record and a function value over to compiled code takes tens of microseconds, a whole number hardly any time. So
 `Scheduler` hands over where the state and the policy's hook are; what is decided, and by which kernels of `drive`, is the same.
-Each call returns the number of placements, or FAILED.
+Each call returns the number n of placements, or -1 - n where the policy did what it must not do.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ from slotwise._kernel import JIT, kernel
 from slotwise.scheduling import drive
 from slotwise.scheduling.hooks import PythonHook
 from slotwise.scheduling.memory import LATE, call_at, pointer
+from slotwise.scheduling.moves import FINE
 from slotwise.scheduling.state import DTYPE, SERVER, TYPE, State, jobs
-
-FAILED = -1
-"""the policy did what it must not do"""
 
 if JIT:
 
@@ -46,7 +44,7 @@ else:
 
 @kernel
 def _outcome(s: State) -> int:
-    return FAILED if s.failed else s.n_placed
+    return s.n_placed if s.failed == FINE else -1 - s.n_placed
 
 
 @kernel
@@ -59,7 +57,7 @@ def submit(at: int, arrive: int, j: int) -> int:
 
 @kernel
 def complete(at: int, policy_complete: int, i: int) -> int:
-    """Job i has ended."""
+    """Job i has ended, or was stopped: then the hook is the policy's `stop`."""
     s = _state(at)
     j, server = int(jobs(s)[i, TYPE]), int(jobs(s)[i, SERVER])
     if drive.depart(s, i):

@@ -1,4 +1,4 @@
-"""Random numbers of the policies, kept in the state so that a snapshot holds them.
+"""Random numbers of the policies, kept in the state so that a situation holds them.
 
 Marsaglia's xorshift128 on 32-bit words: shifts and exclusive-or only, so compiled and plain Python agree exactly.
 Workloads draw from NumPy generators of their own; a policy's ties never change what arrives.
@@ -12,15 +12,25 @@ from slotwise._kernel import kernel
 from slotwise.scheduling.state import State
 
 MASK = 0xFFFFFFFF
+POLICY, CLOCK = 1, 3
+"""which child of a replication's seed is the policy's, and which is that of its clock"""
+
+Words = tuple[int, int, int, int]
 
 
-def seed(s: State, seed_sequence: np.random.SeedSequence) -> None:
-    """Start the stream; any seed gives a state that is not all zero."""
-    x, y, z, w = (int(word) for word in seed_sequence.generate_state(4, np.uint32))
-    s.random_x, s.random_y, s.random_z, s.random_w = x, y, z, w | 1
+def words_of(seed: int, replication: int = 0, stream: int = POLICY) -> Words:
+    """Where the stream of a policy begins: in a scheduler with this seed, and in each replication of a run with it."""
+    begin = np.random.SeedSequence(seed, spawn_key=(replication, stream))
+    x, y, z, w = (int(word) for word in begin.generate_state(4, np.uint32))
+    return x, y, z, w | 1  # never all zero
 
 
-def position(s: State) -> tuple[int, int, int, int]:
+def set_words(s: State, words: Words) -> None:
+    """Go on from here."""
+    s.random_x, s.random_y, s.random_z, s.random_w = words
+
+
+def words(s: State) -> Words:
     """Where in the stream the state is; equal before and after a run that drew nothing."""
     return int(s.random_x), int(s.random_y), int(s.random_z), int(s.random_w)
 

@@ -1,4 +1,4 @@
-"""What a driver does to the state, each with the policy's answer: submit, complete, cancel, join, drain, fail, tick.
+"""What a driver does to the state, each with the policy's answer: submit, complete, requeue, cancel, join, resume, drain, fail, tick.
 
 The simulator's loop and `slotwise.Scheduler` call these same kernels; what is simulated is what is run. Placements of the
 event are in placed(s)[:s.n_placed] afterwards.
@@ -34,6 +34,7 @@ from slotwise.scheduling.state import (
     free,
     jobs,
     moved,
+    present_by_class,
     queues,
     running,
     sequence,
@@ -50,7 +51,7 @@ def begin(s: State) -> None:
 
 @kernel
 def submit(s: State, j: int, arrive: Any) -> int:
-    """A job of type j arrives; returns its number. Job demand and times, where kept, are written by `admit_as`."""
+    """A job of type j arrives; returns its number. Its demand and times, where kept, the driver has written at s.free_job."""
     i = enter(s, j)
     arrive(s, j, i)
     return i
@@ -108,6 +109,21 @@ def expect_server(s: State, i: int) -> None:
 
 
 @kernel
+def requeue(s: State, i: int, policy_stop: Any, arrive: Any) -> None:
+    """Job i, which was to run, could not be started: it waits again, in its old place in the line, and its room is free."""
+    begin(s)
+    j, server = jobs(s)[i, TYPE], jobs(s)[i, SERVER]
+    vacate(s, i)
+    join_queue(s, i, queue_for(s, j), True)
+    moved(s)[0] = i
+    s.n_moved = 1
+    if servers(s)[server, STATUS] == PRESENT:
+        policy_stop(s, j, server)
+    if jobs(s)[i, SERVER] == WAITING:
+        arrive(s, j, i)
+
+
+@kernel
 def cancel(s: State, i: int, policy_cancel: Any) -> None:
     """Job i, which waits, will not be served."""
     begin(s)
@@ -119,7 +135,7 @@ def cancel(s: State, i: int, policy_cancel: Any) -> None:
 
 @kernel
 def join(s: State, server: int, c: int, policy_join: Any) -> None:
-    """A server of class c comes under a number that is not in use, or one that was draining comes back empty."""
+    """A server of class c comes under a number that is not in use, or one that was there before comes back empty."""
     set_up(s, server, c)
     policy_join(s, server, 0)
 
@@ -130,7 +146,6 @@ def set_up(s: State, server: int, c: int) -> None:
     begin(s)
     row = servers(s)[server]
     row[CLASS] = c
-    row[STATUS] = PRESENT
     row[MODE] = 0
     if s.keeps_lists:
         chains(s)[server, FIRST_JOB] = -1
@@ -140,12 +155,29 @@ def set_up(s: State, server: int, c: int) -> None:
     if s.keeps_free:
         for r in range(s.n_resources):
             free(s)[server, r] = capacity(s)[c, r]
-        reindex(s, server)
+    s.n_places = max(s.n_places, server + 1)
+    open_up(s, server)
+
+
+@kernel
+def open_up(s: State, server: int) -> None:
+    """The server takes jobs."""
+    servers(s)[server, STATUS] = PRESENT
     s.n_servers += 1
+    present_by_class(s)[servers(s)[server, CLASS]] += 1
+    reindex(s, server)
     if s.own_queues:
         for j in range(s.n_types):
             refresh_shortest(s, j, server)
-            _share_out(s, s.max_servers * s.n_types + j, j)
+        share_out(s)
+
+
+@kernel
+def resume(s: State, server: int, policy_resume: Any) -> None:
+    """A server that drains takes jobs again, whatever it holds."""
+    begin(s)
+    open_up(s, server)
+    policy_resume(s, server, 0)
 
 
 @kernel
@@ -159,7 +191,7 @@ def drain(s: State, server: int, leave: Any, arrive: Any) -> None:
 
 @kernel
 def fail(s: State, server: int, leave: Any, arrive: Any) -> None:
-    """The server is gone; its jobs, in moved(s)[:s.n_moved], are back at the front of their queues."""
+    """The server is gone; its jobs, in moved(s)[:s.n_moved], wait again, in their old places in the line."""
     begin(s)
     was_present = servers(s)[server, STATUS] == PRESENT
     servers(s)[server, STATUS] = DRAINING  # so that nothing is started on it meanwhile
@@ -168,7 +200,7 @@ def fail(s: State, server: int, leave: Any, arrive: Any) -> None:
         if rows[i, SERVER] == server:
             lost[s.n_moved] = i
             s.n_moved += 1
-    # the youngest first, so that the oldest ends up in front
+    # from young to old: each finds its place at the front of its queue
     for a in range(1, s.n_moved):
         i, b = lost[a], a
         while b > 0 and sequence(s)[lost[b - 1]] < sequence(s)[i]:
@@ -196,8 +228,8 @@ def _shut(s: State, server: int) -> None:
     """No index offers the server any more."""
     servers(s)[server, STATUS] = DRAINING
     s.n_servers -= 1
-    if s.keeps_free:
-        reindex(s, server)
+    present_by_class(s)[servers(s)[server, CLASS]] -= 1
+    reindex(s, server)
     if s.own_queues:
         for j in range(s.n_types):
             refresh_shortest(s, j, server)
@@ -216,12 +248,14 @@ def _send_away(s: State, server: int, arrive: Any) -> None:
 
 
 @kernel
-def _share_out(s: State, q: int, j: int) -> None:
+def share_out(s: State) -> None:
     """Jobs that no server could take join the queues of those that now can."""
-    while queues(s)[q, HEAD] >= 0 and queue_for(s, j) != q:
-        i = queues(s)[q, HEAD]
-        leave_queue(s, i)
-        join_queue(s, i, queue_for(s, j), False)
+    for j in range(s.n_types):
+        q = s.max_servers * s.n_types + j
+        while queues(s)[q, HEAD] >= 0 and queue_for(s, j) != q:
+            i = queues(s)[q, HEAD]
+            leave_queue(s, i)
+            join_queue(s, i, queue_for(s, j), False)
 
 
 @kernel

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
 from slotwise.scheduling.memory import int_rows, ints
-from slotwise.scheduling.state import PRESENT, STATUS, State, demand, free, order, servers
+from slotwise.scheduling.state import CLASS, PRESENT, STATUS, State, allowed, demand, free, order, servers
 
 MOST_BITS = 62
 CLOSED = -1
@@ -36,7 +36,7 @@ def tree_types(s: State) -> NDArray[np.int64]:
 def _types_that_fit(s: State, server: int) -> int:
     fitting = 0
     for j in range(min(s.n_types, MOST_BITS)):
-        fits = True
+        fits = not s.restricted or allowed(s)[servers(s)[server, CLASS], j] > 0
         for r in range(s.n_resources):
             fits = fits and free(s)[server, r] >= demand(s)[j, r]
         if fits:
@@ -77,15 +77,25 @@ def _covers(nodes: NDArray[np.int64], node: int, need: NDArray[np.int64]) -> boo
 
 @kernel
 def _bit_of(s: State, need: NDArray[np.int64]) -> int:
-    """The bit of the largest type that the need covers: a server without room for that has none for the need."""
+    """The bit of the largest type that the need covers: a server without room for that has none for the need.
+
+    With requirements only the type itself will do, since others may not run where it may."""
+    if s.restricted:
+        return 1 << s.need_type if _covered(s, s.need_type, need) else 0
     for n in range(s.n_types):
         j = order(s)[0, n]
-        covered = j < MOST_BITS
-        for r in range(s.n_resources):
-            covered = covered and demand(s)[j, r] <= need[r]
-        if covered:
+        if _covered(s, j, need):
             return 1 << j
     return 0
+
+
+@kernel
+def _covered(s: State, j: int, need: NDArray[np.int64]) -> bool:
+    """Whether type j has a bit, and the need covers its demand."""
+    for r in range(s.n_resources):
+        if demand(s)[j, r] > need[r]:
+            return False
+    return bool(j < MOST_BITS)
 
 
 @kernel
@@ -98,10 +108,11 @@ def first_fit(s: State, need: NDArray[np.int64], start: int) -> int:
     node = half + start
     while True:
         if types[node] & bit == bit and _covers(nodes, node, need):
-            if node >= half:
+            if node < half:
+                node *= 2
+                continue
+            if not s.restricted or allowed(s)[servers(s)[node - half, CLASS], s.need_type] > 0:
                 return node - half
-            node *= 2
-            continue
         # go to the next subtree on the right: up while we are a right child, then over
         while node & 1:
             node >>= 1

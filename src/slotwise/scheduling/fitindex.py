@@ -6,6 +6,10 @@ score sum_r a_r free_r + b goes over the cells that are not empty and skips a ce
 or its upper corner does not cover the demand. Its cost depends on the number of distinct free vectors, not on the number
 of servers.
 
+Searches see groups in an order that depends on nothing but what there is: by class, by cell, within a cell by free vector. So the
+history of the index never decides anything. Within a group the server that was filed last comes first; that order is part of what a
+scheduler knows (`slotwise.scheduling.situation`).
+
 Row layout of `groups`: CLASS_OF, FIRST (server), SIZE, NEXT_IN_CELL, PREVIOUS_IN_CELL, CELL.
 """
 
@@ -15,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
-from slotwise.scheduling.memory import float_rows, int_rows, ints
+from slotwise.scheduling.memory import float_rows, int_rows, ints, trailing_zeros
 from slotwise.scheduling.state import (
     CLASS,
     GROUP,
@@ -26,6 +30,7 @@ from slotwise.scheduling.state import (
     STALLED,
     STATUS,
     State,
+    allowed,
     capacity,
     chains,
     free,
@@ -35,6 +40,7 @@ from slotwise.scheduling.state import (
 CLASS_OF, FIRST, SIZE, NEXT_IN_CELL, PREVIOUS_IN_CELL, CELL = 0, 1, 2, 3, 4, 5
 GROUP_COLUMNS = 8
 CELLS_PER_CLASS = 1024
+WORDS = CELLS_PER_CLASS // 32
 MAX_AXES = 10
 
 
@@ -62,14 +68,14 @@ def group_free(s: State) -> NDArray[np.int64]:
 
 @kernel
 def cells(s: State) -> NDArray[np.int64]:
-    """(C cells, 2): the first group of each cell, and its place in the list of cells that are not empty."""
-    return int_rows(s.at_cells, s.n_classes * s.max_cells, 2)
+    """(C, cells): the first group of each cell, -1 where it is empty."""
+    return int_rows(s.at_cells, s.n_classes, s.max_cells)
 
 
 @kernel
-def cell_list(s: State) -> NDArray[np.int64]:
-    """(C, cells + 1): for each class how many cells are not empty, then those."""
-    return int_rows(s.at_cell_list, s.n_classes, s.max_cells + 1)
+def filled(s: State) -> NDArray[np.int64]:
+    """(C, 1 + 32): which cells of a class are not empty, 32 to a word; before these words a bit for each that is not zero."""
+    return int_rows(s.at_filled, s.n_classes, 1 + WORDS)
 
 
 @kernel
@@ -87,13 +93,14 @@ def score(s: State) -> NDArray[np.float64]:
 @kernel
 def clear(s: State) -> None:
     """Empty the index."""
-    chain, listed, files, slots = groups(s), cell_list(s), cells(s), hashed(s)
+    chain, slots = groups(s), hashed(s)
     for place in range(s.n_slots_hash):
         slots[place] = -1
-    for cell in range(s.n_classes * s.max_cells):
-        files[cell, 0] = -1
     for c in range(s.n_classes):
-        listed[c, 0] = 0
+        for cell in range(s.max_cells):
+            cells(s)[c, cell] = -1
+        for word in range(1 + WORDS):
+            filled(s)[c, word] = 0
     for g in range(s.max_servers):
         chain[g, NEXT_IN_CELL] = g + 1 if g < s.max_servers - 1 else -1
         chains(s)[g, GROUP] = -1
@@ -106,8 +113,17 @@ def update(s: State, server: int) -> None:
     row = servers(s)[server]
     if chains(s)[server, GROUP] >= 0:
         _remove(s, server)
-    if row[STATUS] == PRESENT and row[MODE] != STALLED:
+    if row[STATUS] == PRESENT and row[MODE] != STALLED and not _overfull(s, server):
         _insert(s, server)
+
+
+@kernel
+def _overfull(s: State, server: int) -> bool:
+    """Whether jobs that another policy had packed by what they really ask for take more than there is by the demands of their types."""
+    for r in range(s.n_resources):
+        if free(s)[server, r] < 0:
+            return True
+    return False
 
 
 @kernel
@@ -181,19 +197,35 @@ def _new_group(s: State, c: int, room: NDArray[np.int64]) -> int:
     group[SIZE] = 0
     for r in range(s.n_resources):
         group_free(s)[g, r] = room[r]
-    cell = c * s.max_cells + _cell(s, c, room)
+    cell = _cell(s, c, room)
     group[CELL] = cell
-    file, listed = cells(s)[cell], cell_list(s)[c]
-    if file[0] < 0:
-        listed[0] += 1
-        listed[listed[0]] = cell
-        file[1] = listed[0]
+    # into its place in the cell, in the order of free vectors
+    files = cells(s)[c]
+    before, after = -1, files[cell]
+    if after < 0:
+        words = filled(s)[c]
+        words[1 + (cell >> 5)] |= 1 << (cell & 31)
+        words[0] |= 1 << (cell >> 5)
+    while after >= 0 and _precedes(s, after, room):
+        before, after = after, all_groups[after, NEXT_IN_CELL]
+    group[PREVIOUS_IN_CELL] = before
+    group[NEXT_IN_CELL] = after
+    if after >= 0:
+        all_groups[after, PREVIOUS_IN_CELL] = g
+    if before >= 0:
+        all_groups[before, NEXT_IN_CELL] = g
     else:
-        all_groups[file[0], PREVIOUS_IN_CELL] = g
-    group[PREVIOUS_IN_CELL] = -1
-    group[NEXT_IN_CELL] = file[0]
-    file[0] = g
+        files[cell] = g
     return int(g)
+
+
+@kernel
+def _precedes(s: State, g: int, room: NDArray[np.int64]) -> bool:
+    """Whether the group's free vector comes before the room, number by number."""
+    for r in range(s.n_resources):
+        if group_free(s)[g, r] != room[r]:
+            return bool(group_free(s)[g, r] < room[r])
+    return False
 
 
 @kernel
@@ -217,19 +249,18 @@ def _drop_group(s: State, g: int) -> None:
             hole = place
     slots[hole] = -1
     # out of its cell
-    file = cells(s)[group[CELL]]
+    cell, files = group[CELL], cells(s)[c]
     if group[PREVIOUS_IN_CELL] >= 0:
         all_groups[group[PREVIOUS_IN_CELL], NEXT_IN_CELL] = group[NEXT_IN_CELL]
     else:
-        file[0] = group[NEXT_IN_CELL]
+        files[cell] = group[NEXT_IN_CELL]
     if group[NEXT_IN_CELL] >= 0:
         all_groups[group[NEXT_IN_CELL], PREVIOUS_IN_CELL] = group[PREVIOUS_IN_CELL]
-    if file[0] < 0:
-        listed = cell_list(s)[c]
-        last = listed[listed[0]]
-        listed[file[1]] = last
-        cells(s)[last, 1] = file[1]
-        listed[0] -= 1
+    if files[cell] < 0:
+        words = filled(s)[c]
+        words[1 + (cell >> 5)] &= ~(1 << (cell & 31))
+        if words[1 + (cell >> 5)] == 0:
+            words[0] &= ~(1 << (cell >> 5))
     group[NEXT_IN_CELL] = all_groups[s.max_servers, NEXT_IN_CELL]
     all_groups[s.max_servers, NEXT_IN_CELL] = g
 
@@ -243,16 +274,52 @@ def _cell(s: State, c: int, room: NDArray[np.int64]) -> int:
 
 
 @kernel
+def cell_from(s: State, c: int, cell: int) -> int:
+    """The first cell of the class that is not empty, from this one on; -1 where there is none."""
+    words, row = filled(s)[c], cell >> 5
+    if row >= WORDS:
+        return -1
+    word = words[1 + row] >> (cell & 31)
+    if word != 0:
+        return cell + trailing_zeros(word)
+    rows = words[0] >> (row + 1)
+    if rows == 0:
+        return -1
+    row += 1 + trailing_zeros(rows)
+    return (row << 5) + trailing_zeros(words[1 + row])
+
+
+@kernel
+def first_group(s: State, c: int) -> int:
+    """The first group of the class in the order of searches, -1 where there is none."""
+    cell = cell_from(s, c, 0)
+    return int(cells(s)[c, cell]) if cell >= 0 else -1
+
+
+@kernel
+def next_group(s: State, g: int) -> int:
+    """The group of the same class that comes next, -1 where there is none."""
+    group = groups(s)[g]
+    if group[NEXT_IN_CELL] >= 0:
+        return int(group[NEXT_IN_CELL])
+    cell = cell_from(s, group[CLASS_OF], group[CELL] + 1)
+    return int(cells(s)[group[CLASS_OF], cell]) if cell >= 0 else -1
+
+
+@kernel
 def best(s: State, need: NDArray[np.int64]) -> int:
     """A server of least score whose free room covers the need, -1 where there is none."""
     axis, axes = s.n_cell_axis, min(s.n_resources, MAX_AXES)
     all_groups, rooms = groups(s), group_free(s)
     least, winner = np.inf, -1
     for c in range(s.n_classes):
-        listed, coefficients, size = cell_list(s)[c], score(s)[c], capacity(s)[c]
-        for n in range(1, listed[0] + 1):
+        if not may_hold(s, c):
+            continue
+        coefficients, size = score(s)[c], capacity(s)[c]
+        cell = cell_from(s, c, 0)
+        while cell >= 0:
             # the cell's bounds, resource by resource: does its upper corner cover, what is the best score in it?
-            rest = listed[n] - c * s.max_cells
+            rest = cell
             bound, covers = coefficients[s.n_resources], True
             for r in range(s.n_resources - 1, -1, -1):
                 low, high = np.int64(0), size[r]
@@ -265,9 +332,7 @@ def best(s: State, need: NDArray[np.int64]) -> int:
                     covers = False
                     break
                 bound += coefficients[r] * (max(low, need[r]) if coefficients[r] > 0 else high)
-            if not covers or bound >= least:
-                continue
-            g = cells(s)[listed[n], 0]
+            g = cells(s)[c, cell] if covers and bound < least else -1
             while g >= 0:
                 value, covers = coefficients[s.n_resources], True
                 for r in range(s.n_resources):
@@ -278,28 +343,49 @@ def best(s: State, need: NDArray[np.int64]) -> int:
                 if covers and value < least:
                     least, winner = value, all_groups[g, FIRST]
                 g = all_groups[g, NEXT_IN_CELL]
+            cell = cell_from(s, c, cell + 1)
     return int(winner)
 
 
 @kernel
-def count(s: State, need: NDArray[np.int64], skip: int) -> int:
-    """How many servers cover the need (skip < 0), or the server with number `skip` among them, in no special order."""
+def may_hold(s: State, c: int) -> bool:
+    """Whether the requirements of the type that is being placed let it run on servers of the class."""
+    return not s.restricted or allowed(s)[c, s.need_type] > 0
+
+
+@kernel
+def count(s: State, need: NDArray[np.int64], k: int) -> int:
+    """How many servers cover the need (k < 0), or number k of them, in the order of searches."""
     seen = 0
     for c in range(s.n_classes):
-        listed = cell_list(s)[c]
-        for n in range(1, listed[0] + 1):
-            g = cells(s)[listed[n], 0]
-            while g >= 0:
-                covers = True
-                for r in range(s.n_resources):
-                    covers = covers and group_free(s)[g, r] >= need[r]
-                if covers:
-                    size = groups(s)[g, SIZE]
-                    if 0 <= skip - seen < size:
-                        server = groups(s)[g, FIRST]
-                        for _ in range(skip - seen):
-                            server = chains(s)[server, GROUP_NEXT]
-                        return int(server)
-                    seen += size
-                g = groups(s)[g, NEXT_IN_CELL]
+        g = first_group(s, c) if may_hold(s, c) else -1
+        while g >= 0:
+            covers = True
+            for r in range(s.n_resources):
+                covers = covers and group_free(s)[g, r] >= need[r]
+            if covers:
+                size = groups(s)[g, SIZE]
+                if 0 <= k - seen < size:
+                    server = groups(s)[g, FIRST]
+                    for _ in range(k - seen):
+                        server = chains(s)[server, GROUP_NEXT]
+                    return int(server)
+                seen += size
+            g = next_group(s, g)
     return int(seen)
+
+
+@kernel
+def filed(s: State, order: NDArray[np.int64]) -> int:
+    """Write the servers of the index into `order` so that filing them in that order gives the same index; returns how many."""
+    n = 0
+    for c in range(s.n_classes):
+        g = first_group(s, c)
+        while g >= 0:
+            size, server = groups(s)[g, SIZE], groups(s)[g, FIRST]
+            for k in range(size):
+                order[n + size - 1 - k] = server
+                server = chains(s)[server, GROUP_NEXT]
+            n += size
+            g = next_group(s, g)
+    return n

@@ -49,6 +49,14 @@ class Hooks(NamedTuple):
     """(s, 0, 0): the policy's own clock, if it sets `tick_rate`"""
 
 
+HOOKS = dict.fromkeys(Hooks._fields, "") | {"resume": "join", "stop": "complete", "file": ""}
+"""Every hook by name, with the one that stands in for it. Beside those of `Hooks`, which all drivers need:
+
+resume (s, server, 0): the server takes jobs, and may hold some; stop (s, j, server): as complete, but nothing is learnt from it;
+file (s, server, 0): what is known of the server was put back from a situation, so that what follows from it can be
+worked out"""
+
+
 class PythonHook(types.WrapperAddressProtocol):  # type: ignore[misc]
     """A plain Python function as a function value. What it raises is kept and raised again by the driver."""
 

@@ -1,7 +1,6 @@
-"""The only ways in which a state changes: start, finish, hold and release room, join, drain, fail.
+"""How jobs come to servers and leave them: `start`, which is all that a policy may do, and what the driver does besides.
 
-A policy calls `start`; everything else is the driver's. A started job is never moved or stopped by a policy: there is
-no move for it.
+A policy has no move that would end, stop or move a started job.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from slotwise._kernel import kernel
 from slotwise.scheduling.memory import call_at, natural
 from slotwise.scheduling.queues import leave_queue
 from slotwise.scheduling.state import (
+    CLASS,
     COUNT,
     FIRST_JOB,
     HEAD,
@@ -20,6 +20,7 @@ from slotwise.scheduling.state import (
     STATUS,
     TYPE,
     State,
+    allowed,
     chains,
     configuration,
     demand,
@@ -68,6 +69,8 @@ def _has_room(s: State, i: int, j: int, server: int) -> bool:
     """By free resources where they are kept, else by the server's slots."""
     if not s.keeps_free:
         return bool(running(s)[server, j] < configuration(s)[server, j])
+    if s.restricted and not allowed(s)[servers(s)[server, CLASS], j]:
+        return False
     room = free(s)[server]
     for r in range(s.n_resources):
         if room[r] < (job_demand(s)[i, r] if s.actual else demand(s)[j, r]):
@@ -79,6 +82,20 @@ def _has_room(s: State, i: int, j: int, server: int) -> bool:
 def _occupy(s: State, i: int, j: int, server: int) -> None:
     i, j, server = natural(i), natural(j), natural(server)
     leave_queue(s, i)
+    if s.keeps_lists:
+        job_times(s)[i, 1] = s.now + job_times(s)[i, 0]
+    put_on(s, i, j, server)
+    reindex(s, server)
+    place = placed(s)[natural(s.n_placed)]
+    place[0] = i
+    place[1] = server
+    s.n_placed += 1
+
+
+@kernel
+def put_on(s: State, i: int, j: int, server: int) -> None:
+    """Job i of type j is on the server now, and takes its room there. The indexes are not told."""
+    i, j, server = natural(i), natural(j), natural(server)
     jobs(s)[i, SERVER] = server
     running(s)[server, j] += 1
     running_by_type(s)[j] += 1
@@ -90,12 +107,7 @@ def _occupy(s: State, i: int, j: int, server: int) -> None:
     if s.keeps_free:
         _take(s, i, j, server, 1)
     if s.keeps_lists:
-        job_times(s)[i, 1] = s.now + job_times(s)[i, 0]
         _link(s, i, server)
-    place = placed(s)[natural(s.n_placed)]
-    place[0] = i
-    place[1] = server
-    s.n_placed += 1
 
 
 @kernel
@@ -114,6 +126,7 @@ def vacate(s: State, i: int) -> None:
         _take(s, i, j, server, -1)
     if s.keeps_lists:
         _unlink(s, i, server)
+    reindex(s, server)
 
 
 @kernel
@@ -137,7 +150,6 @@ def _take(s: State, i: int, j: int, server: int, sign: int) -> None:
     else:
         for r in range(s.n_resources):
             room[r] -= sign * demand(s)[j, r]
-    reindex(s, server)
 
 
 @kernel

@@ -1,7 +1,10 @@
-"""The policy interface: a name, options, what the core shall keep for it, and a few functions over the state.
+"""The policy interface: a name, options, a memory, what the core shall keep for it, and a few functions over the state.
 
 Subclass `Policy` and give it `arrive` and `complete` (static methods) at least; in plain Python first, with
 `@numba.njit` for speed. docs/guides/own-policy.md is a worked example.
+
+What is special to a policy stands in its class: what it remembers, why its jobs wait, what its servers do, what is proven of it. The
+rest of the house asks, and knows no policy by name.
 """
 
 from __future__ import annotations
@@ -12,12 +15,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from slotwise.errors import InputError
-from slotwise.scheduling.hooks import Hooks, as_value, nothing
+from slotwise.scheduling import learnt as learning
+from slotwise.scheduling.hooks import HOOKS, Hooks, as_value, nothing
+from slotwise.scheduling.policymemory import Memory
+from slotwise.scheduling.reasons import Because, Reason
 
 if TYPE_CHECKING:
     from slotwise.scheduling.store import Store
+    from slotwise.scheduling.view import View
 
 Keep = Literal["free", "fit", "tree", "lists", "use"]
+SolverName = Literal["auto", "hull", "enumerate", "dp", "greedy", "greedy-fill", "approximate"]
 
 
 class Options(BaseModel):
@@ -35,20 +43,25 @@ class FitOptions(Options):
     )
 
 
+class SolverOptions(Options):
+    """Parameters of every policy that looks for max-weight configurations."""
+
+    solver: SolverName = Field("auto", description="how the (r-)max-weight configuration is found")
+    epsilon: float = Field(0.05, gt=0, lt=1, description="solver approximate: r = 1 - epsilon")
+
+
 class Policy:
     """A scheduling policy. The functions read and change the state through `slotwise.scheduling.api` only."""
 
     name: ClassVar[str] = ""
     summary: ClassVar[str] = ""
     Options: ClassVar[type[Options]] = Options
+    memory: ClassVar[Memory] = Memory()
+    """what it remembers between events"""
     keeps: ClassVar[frozenset[Keep]] = frozenset({"free"})
     """free: free room of each server, without which `start` goes by slots; fit: the index of best fits; tree: that of first fits; lists: jobs of a server; use: what all
     running jobs take together"""
     needs_durations: ClassVar[bool] = False
-    holds_tokens: ClassVar[bool] = False
-    """it holds room with tokens, as G16 does"""
-    keeps_slots: ClassVar[bool] = False
-    """it keeps room for types that come seldom, as `guarded` does"""
     compiled: ClassVar[bool] = False
     """the hooks are written for the compiler; functions under @njit are compiled in any case"""
 
@@ -58,6 +71,11 @@ class Policy:
     leave: ClassVar[Any] = staticmethod(nothing)
     cancel: ClassVar[Any] = staticmethod(nothing)
     tick: ClassVar[Any] = staticmethod(nothing)
+    resume: ClassVar[Any] = None
+    """None: as `join`"""
+    stop: ClassVar[Any] = None
+    """None: as `complete`"""
+    file: ClassVar[Any] = staticmethod(nothing)
 
     def __init__(self, **options: Any) -> None:
         try:
@@ -66,21 +84,74 @@ class Policy:
             raise _option_error(self.name, type(self).Options, error) from None
 
     @property
+    def label(self) -> str:
+        """Its name, or that of its class."""
+        return self.name or type(self).__name__
+
+    # -- what the core shall do for it ----------------------------------------------------------------------------
+
+    @property
     def solver(self) -> str | None:
         """The packing solver to be made for each server class; None where the policy asks for none."""
-        return getattr(self.options, "solver", None)
+        return str(self.options.solver) if isinstance(self.options, SolverOptions) else None
 
     @property
     def actual(self) -> bool:
         """Whether jobs are packed by their actual demand."""
-        return getattr(self.options, "pack_by", "type") == "actual"
+        return isinstance(self.options, FitOptions) and self.options.pack_by == "actual"
+
+    @property
+    def own_queues(self) -> bool:
+        """Whether every server has queues of its own."""
+        return False
+
+    @property
+    def log_weights(self) -> bool:
+        """Whether a queue weighs log(1 + Q) instead of Q."""
+        return False
+
+    # -- its numbers ----------------------------------------------------------------------------------------------
+
+    def check(self, store: Store) -> None:
+        """Raise an `InputError` where the policy is not for such a cluster or such types."""
 
     def prepare(self, store: Store) -> None:
-        """Write parameters into the state, before any server joins."""
+        """Write options into the state, before any server joins."""
+
+    def learnt(self, store: Store, names: learning.Names) -> dict[str, Any]:
+        """What it has learnt, by name: the fields of its memory that are kept."""
+        return learning.read(store, names)
+
+    def recall(self, store: Store, values: dict[str, Any], names: learning.Names) -> None:
+        """Take back what `learnt` gave. Servers and jobs are there already; the indexes are filed after this."""
+        learning.write(store, values, names)
+
+    def recalled(self, store: Store) -> None:
+        """Everything is there again: work out what follows from it."""
+
+    # -- explanations ---------------------------------------------------------------------------------------------
+
+    def why_waits(self, view: View, i: int) -> Because:
+        """Why job i, which some present server could hold, has not started."""
+        return view.no_room(i) or Because(Reason.UNDECIDED)
+
+    def describe(self, view: View, server: int) -> tuple[Because, ...]:
+        """What a server that takes jobs does, and why."""
+        figures = {"holding": view.holding(server)}
+        if not view.store.state.keeps_free:
+            return (Because(Reason.HOLDS, figures),)
+        return (Because(Reason.PACKS, figures | {"free": view.free(server)}),)
+
+    # -- its functions --------------------------------------------------------------------------------------------
+
+    def hook(self, name: str) -> Any:
+        """One of its functions, as drivers take it."""
+        function = getattr(self, name) or getattr(self, HOOKS[name])
+        return as_value(function, compiled=self.compiled)
 
     def hooks(self) -> Hooks:
-        """The functions, as drivers take them."""
-        return Hooks(*(as_value(getattr(self, name), compiled=self.compiled) for name in Hooks._fields))
+        """Those that every driver needs."""
+        return Hooks(*(self.hook(name) for name in Hooks._fields))
 
 
 def _option_error(policy: str, options: type[Options], error: ValidationError) -> InputError:

@@ -1,4 +1,4 @@
-"""Waiting jobs: doubly linked FIFO queues through the rows of `jobs`, so that any job can leave in one step.
+"""Waiting jobs: doubly linked queues, in the order of arrival, through the rows of `jobs`, so that any job can leave in one step.
 
 With `own_queues` (an option of M14) every server has queues of its own and a job joins the shortest of its type; a
 tournament tree over the lengths finds it.
@@ -78,30 +78,29 @@ def queue_for(s: State, j: int) -> int:
 
 
 @kernel
-def join_queue(s: State, i: int, q: int, front: bool) -> None:
-    """Put job i at the end (or the front) of queue q."""
+def join_queue(s: State, i: int, q: int, again: bool) -> None:
+    """Put job i at the end of queue q; or `again`, where its arrival puts it: before all who came after it."""
     i, q = natural(i), natural(q)
     rows, queue = jobs(s), queues(s)[q]
+    before, after = queue[TAIL], np.int64(-1)
+    if again:
+        before, after = np.int64(-1), queue[HEAD]
+        while after >= 0 and sequence(s)[natural(after)] < sequence(s)[i]:
+            before, after = after, np.int64(rows[after, NEXT])
     job = rows[i]
-    jobs(s)[i, SERVER] = WAITING
+    job[SERVER] = WAITING
     job[QUEUE] = q
-    if front:
-        job[PREVIOUS] = -1
-        job[NEXT] = queue[HEAD]
-        if queue[HEAD] >= 0:
-            rows[queue[HEAD], PREVIOUS] = i
-        else:
-            queue[TAIL] = i
-        queue[HEAD] = i
+    job[PREVIOUS] = before
+    job[NEXT] = after
+    if before >= 0:
+        rows[before, NEXT] = i
     else:
-        job[NEXT] = -1
-        job[PREVIOUS] = queue[TAIL]
-        if queue[TAIL] >= 0:
-            rows[queue[TAIL], NEXT] = i
-        else:
-            queue[HEAD] = i
+        queue[HEAD] = i
+    if after >= 0:
+        rows[after, PREVIOUS] = i
+    else:
         queue[TAIL] = i
-    _resize(s, natural(jobs(s)[i, TYPE]), q, 1)
+    _resize(s, natural(job[TYPE]), q, 1)
 
 
 @kernel

@@ -16,6 +16,7 @@ class Reason(StrEnum):
     BEHIND = "waits behind {ahead} of its type"
     FIRST = "is the first of its type in line"
     FITS_NO_SERVER = "is larger than every present server: {demand}"
+    REQUIRES = "requires labels that no present server has: type {type}"
     NO_SERVERS = "there are no servers that take jobs"
     NO_SLOT = "no active server has an empty slot of its type: {taken} slots are taken, {stalled} of {servers} servers stalled"
     OWN_QUEUE = "it has joined the queue of server {server}, where {taken} of {slots} slots of its type are taken"
@@ -34,9 +35,11 @@ class Reason(StrEnum):
     TURNS = "turns to {configuration} because weight {weight:g} < {beta:.3f} x {best:g}, starts only jobs of that, and holds {holding}"
     EMPTY = "is empty and takes a configuration when a job comes that fits"
     PACKS = "holds {holding}, {free} free"
+    HOLDS = "holds {holding}"
     KEEPS_SLOTS = "keeps room beside that for {slots}, of which few come"
     DRAINING = "takes no more jobs and holds {holding}"
     DRAINED = "takes no more jobs and is empty: it can be removed"
+    GONE = "has failed and is not there"
 
 
 @dataclass(frozen=True)

@@ -1,72 +1,75 @@
 """`Scheduler`, the core for people's own programs: it decides, the program acts.
 
-Every call returns the placements that it caused, as values; nothing is started, timed or stored. The decisions are those of
-the simulator: both call `slotwise.scheduling.drive`.
+State is a value, change is a value: `apply(event)` gives an `Outcome`, `situation()` all that is known, `from_situation` goes on from
+it. Nothing is started, timed or stored here. The decisions are those of the simulator: both call `slotwise.scheduling.drive`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from decimal import ROUND_CEILING, Decimal
-from typing import Any, NamedTuple
+from typing import Any, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slotwise.errors import InputError, SlotwiseError
-from slotwise.model import Cluster, JobType, Scenario, integers
+from slotwise.model import Cluster, JobType, Scenario, ServerClass, integers
 from slotwise.model.checks import check_cluster, check_types
 from slotwise.packing import spaces_of
-from slotwise.scheduling import calls, drive
-from slotwise.scheduling.explain import View, explain_job, explain_server
+from slotwise.scheduling import calls, chance, drive
+from slotwise.scheduling.capture import capture
+from slotwise.scheduling.events import (
+    Amount,
+    Cancel,
+    Complete,
+    Drain,
+    Event,
+    Fail,
+    Join,
+    Outcome,
+    Placement,
+    Remove,
+    Requeue,
+    Resume,
+    StaleReportError,
+    Stop,
+    Submit,
+    Tick,
+)
+from slotwise.scheduling.explain import explain_job, explain_server
 from slotwise.scheduling.hooks import PythonHook
 from slotwise.scheduling.moves import FINE, NO_ROOM, NOBODY_WAITS, NOT_THERE, RAISED
 from slotwise.scheduling.policies import make_policy
 from slotwise.scheduling.policy import Policy
 from slotwise.scheduling.reasons import Explanation
-from slotwise.scheduling.state import COUNT, DRAINING, PRESENT, SERVER, STATUS, WAITING
+from slotwise.scheduling.rebuild import rebuild
+from slotwise.scheduling.register import Register
+from slotwise.scheduling.situation import Situation
+from slotwise.scheduling.state import ABSENT, COUNT, PRESENT, SERVER, STATUS, WAITING
 from slotwise.scheduling.store import Store
+from slotwise.scheduling.view import View
 
 FAULTS = {
     NOBODY_WAITS: "wanted to start a job of a type of which nobody waits",
     NOT_THERE: "wanted to start a job on a server that takes no jobs",
-    NO_ROOM: "wanted to start a job on a server that has no room for it",
+    NO_ROOM: "wanted to start a job on a server that has no room for it, or may not hold it",
     RAISED: "raised an exception in a compiled hook; take @njit away to see it",
 }
+NOTHING = Outcome()
 
 
-class Placement(NamedTuple):
-    """Start this job on this server."""
-
-    job: Hashable
-    server: Hashable
-
-
-class Event(NamedTuple):
-    """What a failure of a server leads to."""
-
-    requeued: list[Hashable]
-    placements: list[Placement]
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """A copy of everything that a scheduler knows; picklable, and independent of the scheduler it came from."""
-
-    store: dict[str, Any]
-    jobs: dict[Hashable, int]
-    servers: dict[Hashable, int]
-
-
-def raise_fault(policy: Policy, hooks: Sequence[Any], failed: int) -> None:
-    """Raise what a policy did wrong, if it did."""
+def fault_of(policy: Policy, hooks: Sequence[Any], failed: int) -> Exception | None:
+    """What a policy did wrong, if it did."""
     if failed == FINE:
-        return
+        return None
     for hook in hooks:
         if isinstance(hook, PythonHook) and hook.error is not None:
             error, hook.error = hook.error, None
-            raise error
-    raise SlotwiseError(f"policy {policy.name or type(policy).__name__} {FAULTS.get(failed, 'failed')}")
+            if not isinstance(error, Exception):
+                raise error  # Ctrl-C is nobody's fault
+            return error
+    return SlotwiseError(f"policy {policy.label} {FAULTS.get(failed, 'failed')}")
 
 
 class Scheduler:
@@ -75,9 +78,9 @@ class Scheduler:
     >>> from slotwise.model import load_scenario
     >>> scheduler = Scheduler.from_scenario(load_scenario("example1"))
     >>> scheduler.submit("a", "large")
-    [Placement(job='a', server='server-0')]
+    [Placement(job='a', server='server-0', attempt=1)]
     >>> scheduler.submit("b", "large"), scheduler.complete("a")
-    ([], [Placement(job='b', server='server-0')])
+    ([], [Placement(job='b', server='server-0', attempt=1)])
     """
 
     def __init__(
@@ -94,37 +97,13 @@ class Scheduler:
 
         `digits` keeps that many digits behind the point of actual demands, where they are finer than the types'.
         """
-        check_cluster(cluster)
+        check_cluster(cluster, may_be_empty=True)
         check_types(cluster, types)
-        self.cluster, self.types = cluster, tuple(types)
-        self.policy = policy if isinstance(policy, Policy) else make_policy(policy, **options)
-        self.sizes = integers(cluster, types, digits)
-        self._store = Store(
-            self.sizes,
-            self.policy,
-            max_servers=max(64, cluster.n_servers),
-            spaces=spaces_of(cluster.servers, self.sizes),
-            seed=np.random.SeedSequence(seed),
-            mean_service=np.array([job_type.mean_service for job_type in types]),
-        )
-        self._state: Any = self._store.state
-        self._hooks = self.policy.hooks()
-        # what every event needs, at hand: reading a record's fields one by one is slow
-        self._at = int(self._store.record.ctypes.data)
-        self._arrive, self._complete, self._join = (
-            calls.reach(getattr(self._hooks, name)) for name in ("arrive", "complete", "join")
-        )
-        self._now, self._free_job = self._store.record["now"], self._store.record["free_job"]
-        self._keeps_demands, self._keeps_times = bool(self._state.actual), bool(self._state.keeps_lists)
-        self._jobs: dict[Hashable, int] = {}
-        self._job_of: dict[int, Hashable] = {}
-        self._servers: dict[Hashable, int] = {}
-        self._server_of: dict[int, Hashable] = {}
-        self._type = {job_type.name: j for j, job_type in enumerate(types)}
-        self._class = {server.name: c for c, server in enumerate(cluster.servers)}
+        made = policy if isinstance(policy, Policy) else make_policy(policy, **options)
+        self._lay_out(cluster, types, made, digits, chance.words_of(seed), cluster.n_servers, 1024)
         for server in cluster.servers:
             for n in range(server.count):
-                self.add_server(f"{server.name}-{n}", server.name)
+                self.apply(Join(f"{server.name}-{n}", server.name, 0.0))
 
     @classmethod
     def from_scenario(cls, scenario: Scenario, *, seed: int = 1) -> Scheduler:
@@ -132,118 +111,191 @@ class Scheduler:
         policy = make_policy(scenario.policy.name, **scenario.policy.options)
         return cls(scenario.cluster, scenario.types, policy, seed=seed)
 
-    # -- jobs ---------------------------------------------------------------------------------------------------
+    def _lay_out(
+        self,
+        cluster: Cluster,
+        types: Sequence[JobType],
+        policy: Policy,
+        digits: int | Sequence[int],
+        random: chance.Words,
+        n_servers: int,
+        n_jobs: int,
+    ) -> None:
+        """An empty state, and tables of names beside it."""
+        self.cluster, self.types, self.policy = cluster, tuple(types), policy
+        self.opening = NOTHING
+        self.sizes = integers(cluster, types, digits)
+        self._store = Store(
+            self.sizes,
+            policy,
+            max_servers=max(64, n_servers),
+            spaces=spaces_of(cluster.servers, self.sizes),
+            random=random,
+            mean_service=np.array([job_type.mean_service for job_type in types]),
+            max_jobs=n_jobs,
+        )
+        self._state: Any = self._store.state
+        self._hooks: dict[str, Any] = {}
+        # what every event needs, at hand: reading a record's fields one by one is slow
+        self._at = int(self._store.record.ctypes.data)
+        self._arrive, self._complete, self._join = (self._reach(name) for name in ("arrive", "complete", "join"))
+        self._free_job = self._store.record["free_job"]
+        self._keeps_demands, self._keeps_times = bool(self._state.actual), bool(self._state.keeps_lists)
+        self._clairvoyant = policy.needs_durations
+        self._time = self._clock = 0.0
+        self._register = Register()
+        self._register.make_room(n_jobs)
+        self._jobs, self._job_of = self._register.jobs, self._register.job_of
+        self._servers, self._server_of = self._register.servers, self._register.server_of
+        self._type = {job_type.name: j for j, job_type in enumerate(types)}
+        self._class = {server.name: c for c, server in enumerate(cluster.servers)}
+        self._apply: dict[type[Any], Callable[[Any], Outcome]] = {
+            Submit: self._on_submit,
+            Complete: self._on_complete,
+            Stop: self._on_stop,
+            Requeue: self._on_requeue,
+            Cancel: self._on_cancel,
+            Join: self._on_join,
+            Resume: self._on_resume,
+            Drain: self._on_drain,
+            Remove: self._on_remove,
+            Fail: self._on_fail,
+            Tick: self._on_tick,
+        }
+
+    # -- state and change are values --------------------------------------------------------------------------------
+
+    def apply(self, event: Event) -> Outcome:
+        """Let it happen. An event that cannot be raises an `InputError` and changes nothing."""
+        now = event.now
+        if not now >= self._time:
+            self._refuse_time(now)
+        outcome = self._apply[event.__class__](event)
+        self._time = now
+        return outcome
+
+    def situation(self) -> Situation:
+        """All that the scheduler knows, as plain data."""
+        return capture(self._store, self._register, self.cluster, self.types, self._time)
+
+    @classmethod
+    def from_situation(
+        cls,
+        situation: Situation,
+        *,
+        types: Sequence[JobType] | None = None,
+        classes: Sequence[ServerClass] | None = None,
+        policy: str | Policy | None = None,
+        **options: Any,
+    ) -> Scheduler:
+        """Go on from a situation, perhaps with other types, server classes or another policy.
+
+        With the policy and the options that it had, the policy goes on as if nothing had happened. Another one takes over: what it starts at
+        once is in `opening`. Types and classes are known by their names; those that jobs and servers have must be there.
+        """
+        before = situation.policy
+        if isinstance(policy, Policy):
+            made = policy
+        elif policy is None:
+            made = make_policy(before.name, **(options or before.options))
+        else:
+            made = make_policy(policy, **options)
+        goes_on = made.label == before.name and made.options == type(made)(**before.options).options
+        new_types = list(types) if types is not None else situation.types
+        new_classes = list(classes) if classes is not None else situation.classes
+        cluster = Cluster(resources=tuple(situation.resources), servers=tuple(new_classes))
+        check_cluster(cluster, may_be_empty=True)
+        check_types(cluster, new_types)
+        x, y, z, w = before.random
+        n_jobs = len(situation.waiting.job) + len(situation.running.job)
+        scheduler = cls.__new__(cls)
+        scheduler._lay_out(
+            cluster,
+            new_types,
+            made,
+            situation.digits,
+            (x, y, z, w),
+            situation.places,
+            max(1024, n_jobs + n_jobs // 4),
+        )
+        scheduler._time = scheduler._clock = situation.now
+        rebuild(scheduler._store, scheduler._register, situation, new_types, new_classes, goes_on=goes_on)
+        if not goes_on:
+            n, failed = int(scheduler._state.n_placed), scheduler._state.failed
+            scheduler.opening = scheduler._outcome(-1 - n if failed else n)
+        return scheduler
+
+    @property
+    def now(self) -> float:
+        """The time of the last event."""
+        return self._time
+
+    # -- jobs -------------------------------------------------------------------------------------------------------
 
     def submit(
         self,
         job: Hashable,
         job_type: str,
         *,
-        demand: Mapping[str, float | Decimal | str] | None = None,
+        demand: Mapping[str, Amount] | None = None,
         duration: float | None = None,
-        now: float = 0.0,
+        now: float | None = None,
     ) -> list[Placement]:
-        """A job arrives. `demand` is what it really asks for, where that is less than its type's; `duration` and `now` are for
-        clairvoyant policies."""
-        if job in self._jobs:
-            raise InputError(f"job {job!r} is here already", remedy="give every job a name of its own")
-        j = self._lookup(self._type, job_type, "type")
-        if self.policy.needs_durations and duration is None:
-            raise InputError(
-                "has no duration", where=f"job {job!r}", remedy=f"{self.policy.name} is clairvoyant: give duration"
-            )
-        if duration is not None and not duration >= 0:
-            raise InputError(f"lasts {duration}", where=f"job {job!r}", remedy="give a duration of 0 or more")
-        actual = self.sizes.demand[j] if demand is None else self._actual(job, j, demand)
-        if self._free_job[0] < 0:
-            self._store.grow_jobs(2 * self._state.max_jobs)
-        i = int(self._free_job[0])
-        if self._keeps_demands:
-            self._store.arrays["job_demand"][i] = actual
-        if self._keeps_times:
-            self._store.arrays["job_times"][i] = (duration if duration is not None else np.inf, 0.0)
-        self._jobs[job], self._job_of[i] = i, job
-        self._now[0] = now
-        return self._placed(calls.submit(self._at, self._arrive, j))
+        """A job arrives. `demand` is what it really asks for, where that is less than its type's; clairvoyant policies need
+        `duration` and `now`, to others it is as if no time had passed where `now` is not given."""
+        return self._placements(Submit(job, job_type, self._when(now), demand, duration))
 
-    def complete(self, job: Hashable, *, now: float = 0.0) -> list[Placement]:
-        """A running job has ended."""
-        i = self._running(job)
-        self._forget(job)
-        self._now[0] = now
-        return self._placed(calls.complete(self._at, self._complete, i))
+    def complete(self, job: Hashable, *, now: float | None = None, attempt: int | None = None) -> list[Placement]:
+        """A running job has ended. One that was placed more than once needs `attempt`: which of them has ended."""
+        return self._placements(Complete(job, self._when(now), attempt))
 
-    def cancel(self, job: Hashable, *, now: float = 0.0) -> list[Placement]:
+    def stop(self, job: Hashable, *, now: float | None = None, attempt: int | None = None) -> list[Placement]:
+        """A running job was stopped by its user's wish: nothing is learnt from how long it ran."""
+        return self._placements(Stop(job, self._when(now), attempt))
+
+    def requeue(self, job: Hashable, *, now: float | None = None, attempt: int | None = None) -> list[Placement]:
+        """A placement could not be carried out: the job waits again, in its old place in the line, and may be placed anew."""
+        return self._placements(Requeue(job, self._when(now), attempt))
+
+    def cancel(self, job: Hashable, *, now: float | None = None) -> list[Placement]:
         """A waiting job is withdrawn; a running one cannot be, since nothing here is interrupted."""
-        i = self._lookup(self._jobs, job, "job")
-        if self._store.arrays["jobs"][i, SERVER] != WAITING:
-            raise InputError(
-                f"job {job!r} runs", remedy="only waiting jobs can be cancelled; complete it when it ends"
-            )
-        self._forget(job)
-        self._now[0] = now
-        drive.cancel(self._state, i, self._hooks.cancel)
-        return self._placements()
+        return self._placements(Cancel(job, self._when(now)))
 
-    def tick(self, *, now: float = 0.0) -> list[Placement]:
+    def tick(self, *, now: float | None = None) -> list[Placement]:
         """The policy's own clock has rung; call it after exponential times of rate `tick_rate` where that is above 0."""
-        self._now[0] = now
-        drive.tick(self._state, self._hooks.tick)
-        return self._placements()
+        return self._placements(Tick(self._when(now)))
 
     @property
     def tick_rate(self) -> float:
         """The rate of the policy's own clock (sampling policies only), in the types' unit of time."""
         return float(self._state.tick_rate)
 
-    # -- servers ------------------------------------------------------------------------------------------------
+    # -- servers ----------------------------------------------------------------------------------------------------
 
-    def add_server(self, server: Hashable, server_class: str) -> list[Placement]:
-        """A server of a class joins; one that was drained and is empty comes back."""
-        c = self._lookup(self._class, server_class, "server class")
-        rows = self._store.arrays["servers"]
-        if server in self._servers:
-            number = self._servers[server]
-            if rows[number, STATUS] == PRESENT:
-                raise InputError(f"server {server!r} is here already", remedy="give every server a name of its own")
-            if rows[number, COUNT] > 0:
-                raise InputError(f"server {server!r} still drains", remedy="add it again when it is empty")
-        else:
-            number = self._new_number()
-            self._servers[server], self._server_of[number] = number, server
-        return self._placed(calls.join(self._at, self._join, number, c))
+    def add_server(self, server: Hashable, server_class: str, *, now: float | None = None) -> list[Placement]:
+        """A server of a class joins; one that had failed, or was drained and is empty, comes back."""
+        return self._placements(Join(server, server_class, self._when(now)))
 
-    def drain_server(self, server: Hashable) -> list[Placement]:
+    def resume_server(self, server: Hashable, *, now: float | None = None) -> list[Placement]:
+        """A server that drains takes jobs again, whatever it holds."""
+        return self._placements(Resume(server, self._when(now)))
+
+    def drain_server(self, server: Hashable, *, now: float | None = None) -> list[Placement]:
         """The server takes no more jobs; those on it run to their end."""
-        number = self._lookup(self._servers, server, "server")
-        if self._store.arrays["servers"][number, STATUS] == DRAINING:
-            return []
-        drive.drain(self._state, number, self._hooks.leave, self._hooks.arrive)
-        return self._placements()
+        return self._placements(Drain(server, self._when(now)))
 
-    def remove_server(self, server: Hashable) -> list[Placement]:
-        """An empty server leaves."""
-        number = self._lookup(self._servers, server, "server")
-        row = self._store.arrays["servers"][number]
-        if row[COUNT] > 0:
-            raise InputError(
-                f"server {server!r} holds {row[COUNT]} jobs",
-                remedy="drain it first, or use fail_server if it is lost",
-            )
-        placements = self.drain_server(server)
-        drive.remove(self._state, number)
-        self._forget_server(server)
-        return placements
+    def remove_server(self, server: Hashable, *, now: float | None = None) -> list[Placement]:
+        """A server that holds no jobs is forgotten."""
+        return self._placements(Remove(server, self._when(now)))
 
-    def fail_server(self, server: Hashable) -> Event:
-        """The server is lost; its jobs are back at the front of their queues, and may start elsewhere."""
-        number = self._lookup(self._servers, server, "server")
-        drive.fail(self._state, number, self._hooks.leave, self._hooks.arrive)
-        self._forget_server(server)
-        lost = self._store.arrays["moved"][: self._state.n_moved]
-        return Event([self._job_of[int(i)] for i in lost[::-1]], self._placements())
+    def fail_server(self, server: Hashable, *, now: float | None = None) -> Outcome:
+        """The server is lost; its jobs wait again, in their old places in the line, and may start elsewhere."""
+        outcome = self.apply(Fail(server, self._when(now)))
+        if outcome.fault is not None:
+            raise _telling(outcome)
+        return outcome
 
-    # -- looking ------------------------------------------------------------------------------------------------
+    # -- looking ----------------------------------------------------------------------------------------------------
 
     @property
     def waiting(self) -> dict[str, int]:
@@ -259,47 +311,209 @@ class Scheduler:
     @property
     def servers(self) -> list[Hashable]:
         """The servers that are here, draining ones included."""
-        return list(self._servers)
+        rows = self._store.arrays["servers"]
+        return [server for server, number in self._servers.items() if rows[number, STATUS] != ABSENT]
+
+    def attempt(self, job: Hashable) -> int:
+        """How often the job was placed, the present time included where it runs."""
+        i = self._lookup(self._jobs, job, "job")
+        return self._register.earlier.get(i, 0) + int(self._store.arrays["jobs"][i, SERVER] != WAITING)
 
     def explain(self, job: Hashable) -> Explanation:
         """Why the job runs or waits."""
-        i = self._lookup(self._jobs, job, "job")
-        return explain_job(self._view(), job, i)
+        return explain_job(self._view(), job, self._lookup(self._jobs, job, "job"))
 
     def explain_server(self, server: Hashable) -> Explanation:
         """What the server does, and why."""
-        number = self._lookup(self._servers, server, "server")
-        return explain_server(self._view(), server, number)
+        return explain_server(self._view(), server, self._lookup(self._servers, server, "server"))
 
-    # -- copies -------------------------------------------------------------------------------------------------
+    # -- what happens at each event ---------------------------------------------------------------------------------
 
-    def snapshot(self) -> Snapshot:
-        """A copy of everything."""
-        return Snapshot(self._store.copy_out(), dict(self._jobs), dict(self._servers))
+    def _on_submit(self, event: Submit) -> Outcome:
+        job, job_type, now, demand, duration = event
+        if job in self._jobs:
+            raise InputError(f"job {job!r} is here already", remedy="give every job a name of its own")
+        j = self._lookup(self._type, job_type, "type")
+        if duration is None:
+            if self._clairvoyant:
+                _refuse_without_duration(job, self.policy)
+        elif not duration >= 0:
+            raise InputError(f"lasts {duration}", where=f"job {job!r}", remedy="give a duration of 0 or more")
+        own = None if demand is None else self._actual(job, j, demand)
+        i = int(self._free_job[0])
+        if i < 0:
+            self._store.grow_jobs(2 * self._state.max_jobs)
+            self._register.make_room(self._state.max_jobs)
+            i = int(self._free_job[0])
+        if self._keeps_demands:
+            self._store.arrays["job_demand"][i] = self.sizes.demand[j] if own is None else own
+        elif own is not None:
+            self._register.demands[i] = own
+        if self._keeps_times:
+            self._store.arrays["job_times"][i] = (duration if duration is not None else np.inf, 0.0)
+        elif duration is not None:
+            self._register.durations[i] = duration
+        self._jobs[job], self._job_of[i] = i, job
+        self._register.submitted[i] = now
+        self._set_clock(now)
+        return self._outcome(calls.submit(self._at, self._arrive, j))
 
-    def restore(self, snapshot: Snapshot) -> None:
-        """Go back to a snapshot of a scheduler with the same cluster, types and policy."""
-        self._store.copy_in(snapshot.store)
-        self._jobs, self._servers = dict(snapshot.jobs), dict(snapshot.servers)
-        self._job_of = {i: job for job, i in self._jobs.items()}
-        self._server_of = {number: server for server, number in self._servers.items()}
+    def _on_complete(self, event: Complete) -> Outcome:
+        return self._ended(event, self._complete)
 
-    # -- inside -------------------------------------------------------------------------------------------------
+    def _on_stop(self, event: Stop) -> Outcome:
+        return self._ended(event, self._reach("stop"))
 
-    def _placements(self) -> list[Placement]:
-        state = self._state
-        failed, state.failed = state.failed, FINE
-        raise_fault(self.policy, self._hooks, failed)
-        return self._placed(int(state.n_placed))
+    def _ended(self, event: Complete | Stop, hook: int) -> Outcome:
+        job, now, attempt = event
+        i = self._running(job, attempt)
+        self._register.forget_job(job)
+        self._set_clock(now)
+        return self._outcome(calls.complete(self._at, hook, i))
 
-    def _placed(self, n: int) -> list[Placement]:
-        """The first n placements of the event."""
-        if n == calls.FAILED:
-            return self._placements()
-        rows = self._store.arrays["placed"][:n].tolist() if n else ()
-        return [Placement(self._job_of[i], self._server_of[server]) for i, server in rows]
+    def _on_requeue(self, event: Requeue) -> Outcome:
+        job, now, attempt = event
+        i = self._running(job, attempt)
+        self._set_clock(now)
+        self._count_attempt(i)
+        drive.requeue(self._state, i, self._hook("stop"), self._hook("arrive"))
+        return self._outcome(self._n_placed())._replace(requeued=(job,))
 
-    def _actual(self, job: Hashable, j: int, demand: Mapping[str, Any]) -> Any:
+    def _on_cancel(self, event: Cancel) -> Outcome:
+        i = self._lookup(self._jobs, event.job, "job")
+        if self._store.arrays["jobs"][i, SERVER] != WAITING:
+            raise InputError(
+                f"job {event.job!r} runs", remedy="only waiting jobs can be cancelled; complete it when it ends"
+            )
+        self._register.forget_job(event.job)
+        self._set_clock(event.now)
+        drive.cancel(self._state, i, self._hook("cancel"))
+        return self._outcome(self._n_placed())
+
+    def _on_tick(self, event: Tick) -> Outcome:
+        self._set_clock(event.now)
+        drive.tick(self._state, self._hook("tick"))
+        return self._outcome(self._n_placed())
+
+    def _on_join(self, event: Join) -> Outcome:
+        server, server_class, now = event
+        c = self._lookup(self._class, server_class, "server class")
+        number = self._servers.get(server)
+        if number is None:
+            places = int(self._state.n_places)
+            number = self._register.number_for(server, places)
+            if number >= self._state.max_servers:
+                self._store.grow_servers(2 * self._state.max_servers)
+        else:
+            row = self._store.arrays["servers"][number]
+            if row[STATUS] == PRESENT:
+                raise InputError(f"server {server!r} is here already", remedy="give every server a name of its own")
+            if row[COUNT] > 0:
+                raise InputError(
+                    f"server {server!r} drains and holds {row[COUNT]} jobs", remedy="resume it, with its jobs"
+                )
+        self._set_clock(now)
+        return self._outcome(calls.join(self._at, self._join, number, c))
+
+    def _on_resume(self, event: Resume) -> Outcome:
+        number = self._lookup(self._servers, event.server, "server")
+        status = self._store.arrays["servers"][number, STATUS]
+        if status == ABSENT:
+            raise InputError(f"server {event.server!r} is not there", remedy="let it join again")
+        if status == PRESENT:
+            return NOTHING
+        self._set_clock(event.now)
+        drive.resume(self._state, number, self._hook("resume"))
+        return self._outcome(self._n_placed())
+
+    def _on_drain(self, event: Drain) -> Outcome:
+        number = self._lookup(self._servers, event.server, "server")
+        if self._store.arrays["servers"][number, STATUS] != PRESENT:
+            return NOTHING
+        self._set_clock(event.now)
+        drive.drain(self._state, number, self._hook("leave"), self._hook("arrive"))
+        return self._outcome(self._n_placed())
+
+    def _on_remove(self, event: Remove) -> Outcome:
+        number = self._lookup(self._servers, event.server, "server")
+        row = self._store.arrays["servers"][number]
+        if row[COUNT] > 0:
+            raise InputError(
+                f"server {event.server!r} holds {row[COUNT]} jobs",
+                remedy="drain it first, or use fail_server if it is lost",
+            )
+        outcome = self._on_drain(Drain(event.server, event.now))
+        drive.remove(self._state, number)
+        self._register.forget_server(event.server)
+        return outcome
+
+    def _on_fail(self, event: Fail) -> Outcome:
+        number = self._lookup(self._servers, event.server, "server")
+        if self._store.arrays["servers"][number, STATUS] == ABSENT:
+            raise InputError(f"server {event.server!r} is not there", remedy="only servers that are there can fail")
+        self._set_clock(event.now)
+        rows = self._store.arrays["jobs"]
+        for i in np.flatnonzero(rows[:, SERVER] == number).tolist():
+            self._count_attempt(i)
+        drive.fail(self._state, number, self._hook("leave"), self._hook("arrive"))
+        lost = self._store.arrays["moved"][: self._state.n_moved].tolist()
+        requeued = tuple(self._job_of[i] for i in reversed(lost))
+        return self._outcome(self._n_placed())._replace(requeued=requeued)
+
+    # -- inside -----------------------------------------------------------------------------------------------------
+
+    def _placements(self, event: Event) -> list[Placement]:
+        """For those who call the verbs: the placements, and a fault as an exception that tells of them."""
+        outcome = self.apply(event)
+        if outcome.fault is not None:
+            raise _telling(outcome)
+        return list(outcome.placements)
+
+    def _outcome(self, n: int) -> Outcome:
+        """Of n placements; n < 0: of -1 - n placements and a fault."""
+        if n == 0:
+            return NOTHING
+        fault = None
+        if n < 0:
+            n = -1 - n
+            failed, self._state.failed = self._state.failed, FINE
+            fault = fault_of(self.policy, list(self._hooks.values()), failed)
+        register, now = self._register, self._clock
+        placements = []
+        for i, server in self._store.arrays["placed"][:n].tolist():
+            register.started[i] = now
+            attempt = 1 + register.earlier.get(i, 0) if register.earlier else 1
+            placements.append(Placement(self._job_of[i], self._server_of[server], attempt))
+        return Outcome(tuple(placements), (), fault)
+
+    def _n_placed(self) -> int:
+        n = int(self._state.n_placed)
+        return -1 - n if self._state.failed else n
+
+    def _when(self, now: float | None) -> float:
+        if now is None:
+            if self._clairvoyant:
+                raise InputError(
+                    "no time is given", where="now", remedy=f"{self.policy.label} is clairvoyant: say when it is"
+                )
+            return self._time
+        return now
+
+    def _set_clock(self, now: float) -> None:
+        self._clock = now
+        if self._clairvoyant:
+            self._state.now = now
+
+    def _hook(self, name: str) -> Any:
+        """A function of the policy; compiled, where it is, when it is first asked for."""
+        if name not in self._hooks:
+            self._hooks[name] = self.policy.hook(name)
+        return self._hooks[name]
+
+    def _reach(self, name: str) -> int:
+        return calls.reach(self._hook(name))
+
+    def _actual(self, job: Hashable, j: int, demand: Mapping[str, Any]) -> NDArray[np.int64]:
         """The integer demand of a job: its type's, or less."""
         size = self.sizes.demand[j].copy()
         for resource, amount in demand.items():
@@ -323,35 +537,55 @@ class Scheduler:
             raise InputError(f"asks for {amount} of {resource}", where=f"job {job!r}", remedy=remedy)
         return size
 
-    def _running(self, job: Hashable) -> int:
+    def _running(self, job: Hashable, attempt: int | None) -> int:
+        """The number of a running job, of which the present attempt is meant."""
         i = self._lookup(self._jobs, job, "job")
+        earlier = self._register.earlier.get(i, 0)
+        if attempt is None and earlier:
+            raise InputError(
+                f"job {job!r} was placed {earlier + 1} times",
+                where="attempt",
+                remedy="say which of them the report is about",
+            )
+        if attempt is not None and attempt != earlier + 1:
+            raise StaleReportError(
+                f"the report is of attempt {attempt} of job {job!r}, which is not its last", remedy="ignore it"
+            )
         if self._store.arrays["jobs"][i, SERVER] == WAITING:
             raise InputError(f"job {job!r} has not started", remedy="only running jobs end; cancel a waiting one")
         return i
 
-    def _new_number(self) -> int:
-        for number in range(len(self._servers), self._state.max_servers):
-            if number not in self._server_of:
-                return number
-        for number in range(self._state.max_servers):
-            if number not in self._server_of:
-                return number
-        number = int(self._state.max_servers)
-        self._store.grow_servers(2 * number)
-        return number
+    def _count_attempt(self, i: int) -> None:
+        self._register.earlier[i] = self._register.earlier.get(i, 0) + 1
 
-    def _forget(self, job: Hashable) -> None:
-        del self._job_of[self._jobs.pop(job)]
-
-    def _forget_server(self, server: Hashable) -> None:
-        del self._server_of[self._servers.pop(server)]
+    def _refuse_time(self, now: float) -> NoReturn:
+        raise InputError(
+            f"goes back from {self._time!r} to {now!r}",
+            where="now",
+            remedy="give events in the order of their times",
+        )
 
     def _view(self) -> View:
         return View(self._store, self.cluster, self.types, self._job_of, self._server_of)
 
     @staticmethod
     def _lookup(table: Mapping[Any, int], name: Any, kind: str) -> int:
-        if name not in table:
+        number = table.get(name)
+        if number is None:
             known = ", ".join(map(str, list(table)[:8])) or "none"
             raise InputError(f"no {kind} is called {name!r}", remedy=f"there are: {known}")
-        return table[name]
+        return number
+
+
+def _telling(outcome: Outcome) -> Exception:
+    """The fault, with what was decided before it."""
+    assert outcome.fault is not None
+    for placement in outcome.placements:
+        outcome.fault.add_note(f"before that, {placement.job!r} was started on {placement.server!r}")
+    return outcome.fault
+
+
+def _refuse_without_duration(job: Hashable, policy: Policy) -> NoReturn:
+    raise InputError(
+        "has no duration", where=f"job {job!r}", remedy=f"{policy.label} is clairvoyant: give duration"
+    )

@@ -39,10 +39,8 @@ QUEUE_COLUMNS = 4
 TABLE_START, TABLE_END, SOLVER, FLOATS_START, FLOATS_END, INTS_START, INTS_END = 0, 1, 2, 3, 4, 5, 6
 CLASS_COLUMNS = 8
 
-# Columns of `tokens` (G16). AT is a list of its own: the token that stands at this place of the dense list.
-KIND, ON, NEXT_TOKEN, PLACE, AT = 0, 1, 2, 3, 4
-TOKEN_COLUMNS = 5
-FREE_TOKEN = 1  # of `policy_ints`: head of the chain of unused tokens
+# Columns of `policy_fields`: where a field of the policy's memory lies, and its shape.
+FIELD_AT, FIELD_ROWS, FIELD_COLUMNS = 0, 1, 2
 
 
 class State:
@@ -52,12 +50,13 @@ class State:
     n_types: int
     n_resources: int
     n_classes: int
-    max_servers: int
+    max_servers: int  # rows of the table; no decision may depend on it
     max_jobs: int
     n_queues: int
     n_table: int
     # counters
     n_servers: int  # present and not draining: the paper's L
+    n_places: int  # server numbers that were ever given out: all are below
     n_stalled: int
     n_waiting: int
     n_running: int
@@ -85,6 +84,8 @@ class State:
     keeps_use: int
     own_queues: int  # one queue per server and type instead of one per type
     actual: int  # pack by the actual demand of a job, not by its type's
+    restricted: int  # some class may not hold some type that would fit it
+    need_type: int  # the type that is being placed, whose demand is in `need`
     log_weights: int
     random_ties: int
     # sizes of the indexes
@@ -97,20 +98,16 @@ class State:
     max_cells: int
     n_cell_axis: int
     n_slots_hash: int
-    n_h: int
-    n_tokens: int
-    max_tokens: int
     n_policy_ints: int
     n_policy_floats: int
+    n_policy_fields: int
     n_scratch_floats: int
     n_scratch_ints: int
     n_params_floats: int
     n_params_ints: int
-    # hooks that are linked late: what keeps the indexes, what finds configurations without a table, what `guarded` does in many places
+    # hooks that are linked late: what keeps the indexes, what finds configurations without a table
     hook_reindex: int
     hook_solve: int
-    hook_place: int
-    hook_fill: int
     # addresses
     at_jobs: int
     at_job_demand: int
@@ -123,6 +120,7 @@ class State:
     at_demand: int
     at_capacity: int
     at_most: int
+    at_allowed: int
     at_classes: int
     at_table: int
     at_real_table: int
@@ -134,24 +132,21 @@ class State:
     at_moved: int
     at_choice: int
     at_order: int
-    at_stall_reason: int
-    at_h: int
     at_tree: int
     at_tree_types: int
     at_groups: int
     at_group_free: int
     at_cells: int
-    at_cell_list: int
+    at_filled: int
     at_hash: int
     at_score: int
     at_need: int
-    at_tokens: int
-    at_token_head: int
     at_shortest: int
     at_mean_service: int
     at_policy_ints: int
     at_policy_floats: int
-    at_policy_servers: int
+    at_policy_fields: int
+    at_present_by_class: int
     at_scratch_floats: int
     at_scratch_ints: int
     at_params_floats: int
@@ -240,6 +235,12 @@ def most(s: State) -> NDArray[np.int64]:
 
 
 @kernel
+def allowed(s: State) -> NDArray[np.int64]:
+    """(C, J): 1 where the labels of class c meet the requirements of type j, else 0."""
+    return int_rows(s.at_allowed, s.n_classes, s.n_types)
+
+
+@kernel
 def classes(s: State) -> NDArray[np.int64]:
     """(C, 8): TABLE_START, TABLE_END, SOLVER and where the solver's parameters stand."""
     return int_rows(s.at_classes, s.n_classes, CLASS_COLUMNS)
@@ -312,27 +313,55 @@ def order(s: State) -> NDArray[np.int64]:
 
 
 @kernel
-def stall_reason(s: State) -> NDArray[np.float64]:
-    """(S, 7): weight, beta and best weight at the moment the server stalled, then four numbers of `guarded`."""
-    return float_rows(s.at_stall_reason, s.max_servers, 7)
+def present_by_class(s: State) -> NDArray[np.int64]:
+    """(C,): servers of each class that take jobs."""
+    return ints(s.at_present_by_class, s.n_classes)
 
 
 @kernel
 def policy_ints(s: State) -> NDArray[np.int64]:
-    """Whole numbers that belong to the policy."""
+    """Whole numbers that belong to the policy, at the places that its `Memory` gave them."""
     return ints(s.at_policy_ints, s.n_policy_ints)
 
 
 @kernel
 def policy_floats(s: State) -> NDArray[np.float64]:
-    """Numbers that belong to the policy."""
+    """Numbers that belong to the policy, likewise."""
     return floats(s.at_policy_floats, s.n_policy_floats)
 
 
 @kernel
-def policy_servers(s: State) -> NDArray[np.int64]:
-    """(S, 4): numbers about each server that belong to the policy."""
-    return int_rows(s.at_policy_servers, s.max_servers, 4)
+def policy_fields(s: State) -> NDArray[np.int64]:
+    """(fields, 3): FIELD_AT, FIELD_ROWS, FIELD_COLUMNS of each field of the policy's memory."""
+    return int_rows(s.at_policy_fields, s.n_policy_fields, 3)
+
+
+@kernel
+def int_field(s: State, field: int) -> NDArray[np.int64]:
+    """A field of whole numbers: one for each type, resource, server, ..."""
+    about = policy_fields(s)[field]
+    return ints(about[FIELD_AT], about[FIELD_ROWS])
+
+
+@kernel
+def float_field(s: State, field: int) -> NDArray[np.float64]:
+    """A field of numbers: one for each type, resource, server, ..."""
+    about = policy_fields(s)[field]
+    return floats(about[FIELD_AT], about[FIELD_ROWS])
+
+
+@kernel
+def int_table(s: State, field: int) -> NDArray[np.int64]:
+    """A field with several whole numbers for each type, resource, server, ..."""
+    about = policy_fields(s)[field]
+    return int_rows(about[FIELD_AT], about[FIELD_ROWS], about[FIELD_COLUMNS])
+
+
+@kernel
+def float_table(s: State, field: int) -> NDArray[np.float64]:
+    """A field with several numbers for each type, resource, server, ..."""
+    about = policy_fields(s)[field]
+    return float_rows(about[FIELD_AT], about[FIELD_ROWS], about[FIELD_COLUMNS])
 
 
 @kernel

@@ -1,13 +1,14 @@
-"""The arrays behind a state: made, grown, copied. The record holds their addresses and nothing else owns them."""
+"""The arrays behind a state: made and grown. The record holds their addresses and nothing else owns them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from slotwise._kernel import kernel
 from slotwise.errors import InputError
 from slotwise.model import Integers
 from slotwise.packing import Solver, Space, make_solver
@@ -16,26 +17,27 @@ from slotwise.scheduling import bitmap, chance, firsttree, fitindex
 from slotwise.scheduling.hooks import late
 from slotwise.scheduling.moves import reindex
 from slotwise.scheduling.policy import Policy
+from slotwise.scheduling.policymemory import Columns, Field, Per
 from slotwise.scheduling.queues import LONGEST, refresh_shortest
 from slotwise.scheduling.state import (
     CHAIN_COLUMNS,
+    CLASS,
     CLASS_COLUMNS,
     DTYPE,
     FLOATS_START,
-    FREE_TOKEN,
     HEAD,
     INTS_START,
     JOB_COLUMNS,
     NEXT,
-    NEXT_TOKEN,
     NOWHERE,
+    PRESENT,
     QUEUE,
     QUEUE_COLUMNS,
     SERVER,
     SERVER_COLUMNS,
     SOLVER,
+    STATUS,
     TABLE_START,
-    TOKEN_COLUMNS,
     WAITING,
     State,
 )
@@ -60,6 +62,13 @@ def refile(s: State, server: int, _: int) -> None:
         firsttree.update(s, server)
 
 
+@kernel
+def file_all(s: State, order: NDArray[np.int64]) -> None:
+    """File these servers, in this order."""
+    for n in range(len(order)):
+        reindex(s, order[n])
+
+
 class Store:
     """One scheduling state for a cluster, its types and a policy. No server has joined yet."""
 
@@ -70,10 +79,9 @@ class Store:
         *,
         max_servers: int,
         spaces: Sequence[Space],
-        seed: np.random.SeedSequence,
+        random: chance.Words,
         mean_service: NDArray[np.float64] | None = None,
         max_jobs: int = 1024,
-        policy_numbers: int = 16,
     ) -> None:
         self.sizes, self.policy, self.spaces = sizes, policy, list(spaces)
         self.arrays: Arrays = {}
@@ -90,13 +98,18 @@ class Store:
         if {"fit", "tree"} & policy.keeps:
             s.keeps_free = 1
             s.hook_reindex = late(refile)
-        s.own_queues = getattr(policy.options, "queues", "central") == "own"
-        s.log_weights = getattr(policy.options, "weights", "queue") == "log"
+        s.own_queues, s.log_weights = policy.own_queues, policy.log_weights
         self._check_predicates()
         J, R, C = s.n_types, s.n_resources, s.n_classes
+        self.allowed = np.ones((C, J), np.bool_) if sizes.allowed is None else sizes.allowed
+        """(C, J): whether the labels of a class meet the requirements of a type"""
+        s.restricted = not self.allowed.all()
+        policy.check(self)
         self.put("demand", sizes.demand)
         self.put("capacity", sizes.capacity)
         self.put("most", np.array([[space.most(j) for j in range(J)] for space in spaces], np.int64).reshape(C, J))
+        self.put("allowed", self.allowed.astype(np.int64))
+        self.put("present_by_class", np.zeros(C, np.int64))
         self.put("mean_service", np.ones(J) if mean_service is None else np.asarray(mean_service, np.float64))
         self.put("queue_length", np.zeros(J, np.int64))
         self.put("weight", np.zeros(J))
@@ -105,12 +118,13 @@ class Store:
         self.put("choice", np.zeros((2, J), np.int64))
         self.put("order", self._orders())
         self.put("need", np.zeros(R, np.int64))
-        self.reserve_policy_numbers(policy_numbers, policy_numbers)
+        self.put("score", np.zeros((C, R + 1)))
+        self._make_policy_memory()
         self._make_solvers()
         s.max_jobs = 0
         s.free_job = -1
         self.grow_jobs(max_jobs)
-        chance.seed(s, seed)
+        chance.set_words(s, random)
         policy.prepare(self)
         self.grow_servers(max(1, max_servers))
 
@@ -137,16 +151,60 @@ class Store:
         J = self.state.n_types
         return self.arrays["servers"][:, SERVER_COLUMNS + J : SERVER_COLUMNS + 2 * J]
 
-    def refresh_addresses(self) -> None:
-        """Write every array's address anew (after a copy)."""
-        for name, values in self.arrays.items():
-            setattr(self.state, f"at_{name}", values.ctypes.data)
+    def first_sequence(self) -> int | None:
+        """The sequence number of the job that is first in line; None where nobody waits."""
+        waiting = self.sequence[self.arrays["jobs"][:, SERVER] == WAITING]
+        return int(waiting.min()) if len(waiting) else None
 
-    def reserve_policy_numbers(self, whole: int, real: int) -> None:
-        """Room for the policy's own numbers."""
-        self.state.n_policy_ints, self.state.n_policy_floats = whole, real
-        self.put("policy_ints", np.zeros(whole, np.int64))
-        self.put("policy_floats", np.zeros(real))
+    def present_classes(self) -> NDArray[np.int64]:
+        """The classes of which some server takes jobs."""
+        rows = self.arrays["servers"]
+        return np.unique(rows[rows[:, STATUS] == PRESENT, CLASS]).astype(np.int64)
+
+    def put_score(self, coefficients: NDArray[np.float64]) -> None:
+        """What each unit of a free resource counts in the score by which the index of fits looks for servers."""
+        self.arrays["score"][:, :-1] = coefficients
+
+    # -- the policy's memory --------------------------------------------------------------------------------------
+
+    def values_of(self, field: int) -> NDArray[Any]:
+        """The numbers of a field of the policy's memory, by what its declaration returned."""
+        return self.field(self.policy.memory.fields[field])
+
+    def field(self, field: Field) -> NDArray[Any]:
+        """The same, by the field: a number, or some columns of them, for each type, resource, server, ..."""
+        return self._fields[field.name]
+
+    def _make_policy_memory(self) -> None:
+        s, memory = self.state, self.policy.memory
+        s.n_policy_ints, s.n_policy_floats = len(memory.whole), len(memory.real)
+        self.put("policy_ints", np.array([scalar.start for scalar in memory.whole], np.int64))
+        self.put("policy_floats", np.array([scalar.start for scalar in memory.real], np.float64))
+        s.n_policy_fields = len(memory.fields)
+        self.put("policy_fields", np.zeros((len(memory.fields), 3), np.int64))
+        self._fields: Arrays = {}
+        self._raw: Arrays = {}
+        for number, field in enumerate(memory.fields):
+            if field.per != "server":
+                self._make_field(number, field, self._number_of(field.per))
+
+    def _make_field(self, number: int, field: Field, rows: int) -> None:
+        """A field with so many rows, the old ones kept."""
+        columns = 1 if field.columns is None else self._number_of(field.columns)
+        values, old = aligned((rows, columns), np.float64 if field.real else np.int64), self._raw.get(field.name)
+        values[...] = field.start
+        if old is not None:
+            values[: len(old)] = old
+        self._raw[field.name] = values
+        self._fields[field.name] = values if field.columns is not None else values[:, 0]
+        self.arrays["policy_fields"][number] = values.ctypes.data, rows, columns
+
+    def _number_of(self, what: Per | Columns) -> int:
+        if isinstance(what, str):
+            return int({"type": self.state.n_types, "resource": self.state.n_resources}[what])
+        return what if isinstance(what, int) else what(self)
+
+    # -- room for more --------------------------------------------------------------------------------------------
 
     def grow_jobs(self, max_jobs: int) -> None:
         """Make room for job numbers up to max_jobs; the new ones join the chain of unused ones."""
@@ -169,19 +227,21 @@ class Store:
         self._grow("job_times", (max_jobs if s.keeps_lists else 1, 2), np.float64)
 
     def grow_servers(self, max_servers: int) -> None:
-        """Make room for server numbers up to max_servers. The indexes are laid out anew and filled again."""
+        """Make room for server numbers up to max_servers. The indexes are laid out anew and filled again, as they were."""
         s, old = self.state, self.state.max_servers
         if max_servers <= old:
             return
         J, R, C, S = s.n_types, s.n_resources, s.n_classes, max_servers
         members = [[n for n in range(old) if bitmap.contains(s, row, n)] for row in range(J + C if old else 0)]
+        filed = self.filing_order()
         grow = self._grow
         s.n_server_columns = SERVER_COLUMNS + 2 * J
         grow("servers", (S, s.n_server_columns), np.int32)
         chains = grow("chains", (S if s.keeps_fit or s.keeps_lists else 1, CHAIN_COLUMNS), np.int32)
         chains[old:] = -1
-        grow("stall_reason", (S, 7), np.float64)
-        grow("policy_servers", (S, 4), np.int64)
+        for number, field in enumerate(self.policy.memory.fields):
+            if field.per == "server":
+                self._make_field(number, field, S)
         grow("free", (S if s.keeps_free else 1, R), np.int64)
         self._grow_queues(old, S)
         s.max_servers = S
@@ -196,12 +256,26 @@ class Store:
         self.put("tree_types", np.zeros(2 * s.n_tree if s.keeps_tree else 1, np.int64))
         self.put("shortest", np.full((J, 2 * s.n_tree if s.own_queues else 1), LONGEST, np.int64))
         self._make_fit_index()
+        self.file_all(filed)
         for server in range(old):
-            reindex(s, server)
             for j in range(J if s.own_queues else 0):
                 refresh_shortest(s, j, server)
-        if self.policy.holds_tokens:
-            self._grow_tokens(old)
+
+    def filing_order(self) -> NDArray[np.int64]:
+        """The servers that take jobs, in an order in which filing them makes the indexes as they are."""
+        s: Any = self.state
+        if not s.max_servers:
+            return np.zeros(0, np.int64)
+        present = np.flatnonzero(self.arrays["servers"][:, STATUS] == PRESENT)
+        if not s.keeps_fit:
+            return present
+        filed = np.zeros(s.max_servers, np.int64)
+        filed = filed[: fitindex.filed(s, filed)]
+        return np.concatenate([filed, np.setdiff1d(present, filed)])
+
+    def file_all(self, order: NDArray[np.int64]) -> None:
+        """File the servers in the indexes, which are empty."""
+        file_all(self.state, order)
 
     def _grow(self, name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
         """A larger array with the old one in its first rows."""
@@ -234,26 +308,11 @@ class Store:
         s.n_slots_hash = 1 << (2 * S).bit_length()
         self.put("groups", np.zeros((S + 1, fitindex.GROUP_COLUMNS), np.int64))
         self.put("group_free", np.zeros((S, s.n_resources), np.int64))
-        self.put("cells", np.full((s.n_classes * n_cells, 2), -1, np.int64))
-        self.put("cell_list", np.zeros((s.n_classes, n_cells + 1), np.int64))
+        self.put("cells", np.full((s.n_classes, n_cells), -1, np.int64))
+        self.put("filled", np.zeros((s.n_classes, 1 + fitindex.WORDS), np.int64))
         self.put("hash", np.full(s.n_slots_hash, -1, np.int64))
-        if "score" not in self.arrays:
-            self.put("score", np.zeros((s.n_classes, s.n_resources + 1)))
         if s.keeps_fit:
             fitindex.clear(s)
-
-    def _grow_tokens(self, old_servers: int) -> None:
-        """Room for the tokens of G16: never more on a server than jobs fit it."""
-        s = self.state
-        old, heads = s.max_tokens, np.full((s.max_servers, s.n_types), -1, np.int64)
-        s.max_tokens = int(self.arrays["most"].sum(axis=1).max()) * s.max_servers + 1
-        rows = self._grow("tokens", (s.max_tokens, TOKEN_COLUMNS), np.int64)
-        rows[old:, NEXT_TOKEN] = np.arange(old + 1, s.max_tokens + 1)
-        if old:
-            heads[:old_servers] = self.arrays["token_head"]
-            rows[-1, NEXT_TOKEN] = self.arrays["policy_ints"][FREE_TOKEN]
-        self.arrays["policy_ints"][FREE_TOKEN] = old
-        self.put("token_head", heads)
 
     def _orders(self) -> NDArray[np.int64]:
         """Types from large to small (by their largest share of any class's capacity, then by number)."""
@@ -279,9 +338,7 @@ class Store:
         real: list[NDArray[Any]] = []
         whole: list[NDArray[Any]] = []
         for c, space in enumerate(self.spaces if self.policy.solver else []):
-            solver = make_solver(
-                self.policy.solver or "auto", space, epsilon=getattr(self.policy.options, "epsilon", 0.05)
-            )
+            solver = make_solver(self.policy.solver or "auto", space, epsilon=self.policy.options.epsilon)
             self.solvers.append(solver)
             rows = solver.table if solver.table is not None else np.zeros((0, s.n_types), np.int64)
             parts: list[tuple[int, list[NDArray[Any]], NDArray[Any]]] = [
@@ -309,35 +366,3 @@ class Store:
         self.put("scratch_floats", np.zeros(s.n_scratch_floats + s.n_types))
         self.put("scratch_ints", np.zeros(max(1, s.n_scratch_ints), np.int64))
         s.n_scratch_ints = max(1, s.n_scratch_ints)
-
-    def _identity(self) -> dict[str, Any]:
-        """What two states must share to mean the same by their numbers."""
-        policy, sizes = self.policy, self.sizes
-        options = policy.options.model_dump()
-        return {
-            "policy": (policy.name or type(policy).__name__, options),
-            "sizes": (sizes.digits, sizes.demand.tolist(), sizes.capacity.tolist()),
-            "layout": DTYPE.names,
-        }
-
-    def copy_out(self) -> dict[str, Any]:
-        """Everything that changes, as plain arrays."""
-        arrays = {name: a.copy() for name, a in self.arrays.items()}
-        return {"of": self._identity(), "record": self.record.copy(), "arrays": arrays}
-
-    def copy_in(self, saved: Mapping[str, Any]) -> None:
-        """Take back what `copy_out` gave, in this process or in another one."""
-        if saved["of"] != self._identity():
-            raise InputError(
-                "is of another cluster, other types or another policy",
-                where="snapshot",
-                remedy="restore it into a scheduler that was made as its own was",
-            )
-        hooks = {name: getattr(self.state, name) for name in State.__annotations__ if name.startswith("hook_")}
-        for name, values in saved["arrays"].items():
-            self.arrays[name] = aligned(values.shape, values.dtype)
-            self.arrays[name][...] = values
-        self.record[:] = saved["record"]
-        for name, address in hooks.items():
-            setattr(self.state, name, address)
-        self.refresh_addresses()

@@ -153,8 +153,11 @@ def _from_table(s: State, c: int, w: NDArray[np.float64], server: int) -> float:
 
 @kernel
 def _shuffle(s: State) -> None:
+    """A permutation of the types to break ties by, from the random words alone: what it was before does not matter."""
     if s.random_ties:
         permutation = order(s)[1]
+        for n in range(s.n_types):
+            permutation[n] = n
         for n in range(s.n_types - 1, 0, -1):
             m = chance.below(s, n + 1)
             permutation[n], permutation[m] = permutation[m], permutation[n]

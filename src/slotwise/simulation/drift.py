@@ -44,7 +44,7 @@ LEAST_RISE = 0.1
 LEAST_JOBS = 1.0
 
 
-class Verdict(NamedTuple):
+class Drift(NamedTuple):
     """Whether the total queue is stable, and why."""
 
     stable: bool
@@ -59,7 +59,7 @@ class Verdict(NamedTuple):
     """the queue came back, late in the run, to its level of the middle"""
 
 
-def stable(series: Sequence[ArrayLike], level: float = 0.01) -> Verdict:
+def stable(series: Sequence[ArrayLike], level: float = 0.01) -> Drift:
     """The verdict on the total queue sizes of one or more replications, each sampled at equal steps of time.
 
     Each series covers a whole run from its start, with 48 samples or more (several hundred are better); they may
@@ -80,7 +80,7 @@ def stable(series: Sequence[ArrayLike], level: float = 0.01) -> Verdict:
     third = len(smooth) // 3
     returned = bool(smooth[-third:].min() <= smooth[third:-third].mean())
     unstable = p_value < level and not returned and growth > LEAST_JOBS and rise > LEAST_RISE
-    return Verdict(not unstable, slope, p_value, rise, returned)
+    return Drift(not unstable, slope, p_value, rise, returned)
 
 
 def _p_value(coefficients: NDArray[np.float64]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise.scheduling.store import Store
+from slotwise.simulation.agenda import AgendaStore
 from slotwise.simulation.histogram import EDGES, quantiles
-from slotwise.simulation.meter import COUNT, FIRST_COLUMNS, LARGEST, SUM, MeterStore
+from slotwise.simulation.meter import COUNT, FIRST_COLUMNS, LARGEST, ROW_TYPE, SUM, MeterStore
 
 PROBABILITIES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
@@ -55,6 +57,8 @@ class Measurements:
     """whether the policy drew random numbers; if not, its seed made no difference"""
     solver: str
     """which packing solver the policy used, in words; empty where it uses none"""
+    jobs: NDArray[np.float64] | None = None
+    """where asked for, a row for each job that came: see `slotwise.simulation.jobrecord`"""
 
     @property
     def mean_wait(self) -> float:
@@ -104,12 +108,20 @@ def add_up(sums: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def read(
-    store: Store, meters: MeterStore, policy: str, replication: int, seconds: float, drew: bool
+    store: Store,
+    agenda: AgendaStore,
+    meters: MeterStore,
+    policy: str,
+    replication: int,
+    seconds: float,
+    drew: bool,
+    demands: Sequence[NDArray[np.int64]] = (),
 ) -> Measurements:
-    """The figures of a finished run."""
+    """The figures of a finished run; `demands` are what recorded jobs asked for, where that is not their types' demand."""
     s: Any = store.state
-    m, a = meters.meter, meters.arrays
-    measured = float(m.now - m.measured_from)
+    now, happened = float(agenda.record.now), agenda.record
+    m, a = meters.record, meters.arrays
+    measured = float(now - m.measured_from)
     share = 1.0 / measured if measured > 0 else float("nan")
     capacity = a["area_capacity"]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -120,13 +132,13 @@ def read(
     return Measurements(
         policy=policy,
         replication=replication,
-        events=int(m.events),
-        arrivals=int(m.arrivals),
-        completions=int(m.completions),
-        ticks=int(m.ticks),
+        events=int(happened.events),
+        arrivals=int(happened.arrivals),
+        completions=int(happened.completions),
+        ticks=int(happened.ticks),
         seconds=seconds,
         measured=measured,
-        ended=float(m.now),
+        ended=now,
         mean_queue=float(a["queue_area"].sum() * share),
         mean_queue_by_type=a["queue_area"] * share,
         in_service=float(a["area_running"].sum() * share),
@@ -147,4 +159,12 @@ def read(
         series=a["samples"][: int(m.n_samples), : FIRST_COLUMNS + int(s.n_types)].copy(),
         drew=drew,
         solver=store.solvers[0].reason if store.solvers else "",
+        jobs=_recorded(store, meters, demands) if m.recording else None,
     )
+
+
+def _recorded(store: Store, meters: MeterStore, demands: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
+    """The rows of all jobs that came, and what each asked for, in the units of the scenario."""
+    rows = meters.arrays["rows"][: int(meters.record.n_rows)]
+    asked = np.concatenate(demands)[: len(rows)] if demands else store.sizes.demand[rows[:, ROW_TYPE].astype(int)]
+    return np.hstack([rows, asked / 10.0 ** np.array(store.sizes.digits)])

@@ -1,13 +1,11 @@
-"""What a run measures, streamed: one record of sums and array addresses, as the scheduling state is one.
+"""What a run measures, streamed: one record of sums and array addresses. What will happen stands in `agenda`.
 
 Queue figures are time averages after the warm-up; waits are those of jobs that arrived after it. Nothing grows with the number
 of finished jobs: waits go into log-spaced histograms, the time series into a buffer whose step doubles when it
-is full.
+is full. Only the record of single jobs, where it is asked for, grows with them.
 """
 
 from __future__ import annotations
-
-from typing import Any, cast
 
 import numba
 import numpy as np
@@ -15,48 +13,28 @@ from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
 from slotwise.scheduling.memory import float_rows, floats, int_rows, ints
-from slotwise.simulation.ends import grown, room
 from slotwise.simulation.histogram import BINS
+from slotwise.simulation.records import RecordStore, dtype_of
 
 SAMPLES = 1024
 FIRST_COLUMNS = 4
 """of `samples`: time, waiting, running, stalled; then the queue of each type"""
+NEVER = 2**62
+FIRST_ROWS = 4096
+"""of the record of jobs; then twice as many each time"""
 
 
 class Meter:
     """What the record holds."""
 
-    # the clock
-    now: float
-    next_tick: float
+    # the time series
     next_sample: float
     sample_every: float
     n_samples: int
-    # limits, -1 or infinity where there is none
-    limit_events: int
-    limit_jobs: int
-    limit_time: float
-    warm_events: int
-    warm_jobs: int
-    warm_time: float
-    # where we are in the columns of jobs and of server events
-    at_job: int
-    n_jobs: int
-    # the tree of ends, see `slotwise.simulation.ends`
-    leaves: int
-    root: int
-    n_leaves: int  # leaves that were ever used
-    n_spare: int  # of them, those that hold no job
-    # counters
-    events: int
-    arrivals: int
-    completions: int
-    ticks: int
-    lost: int  # jobs that a failing server threw back
     # since the warm-up
     warm: int
     measured_from: float
-    settled: float  # until when the areas are added up
+    added_until: float  # until when the areas are added up
     somebody_waits: int  # since then
     stalled: int  # servers, since then
     area_stalled: float
@@ -66,18 +44,19 @@ class Meter:
     area_servers: float
     stalls_before: int
     resets_before: int
-    events_before: int
     overtakes: int
     slowdown_sum: float
     slowdown_floor: float
+    lost: int  # jobs that a failing server threw back
     lost_work: float
+    # the record of single jobs
+    recording: int
+    n_rows: int
+    max_rows: int  # NEVER where nothing is recorded
     # sizes and addresses
     n_types: int
     n_resources: int
     max_jobs: int
-    at_stays: int
-    at_ends: int
-    at_spare: int
     at_area_running: int
     at_shift: int
     at_area_used: int
@@ -88,35 +67,16 @@ class Meter:
     at_wait_bins: int
     at_slowdown_bins: int
     at_samples: int
+    at_row_of: int
+    at_rows: int
 
 
-DTYPE = np.dtype(
-    (np.record, [(name, "f8" if kind == "float" else "i8") for name, kind in Meter.__annotations__.items()])
-)
+DTYPE = dtype_of(Meter)
 RECORD = numba.from_dtype(DTYPE)
 
 COUNT, SUM, SQUARES, LARGEST = 0, 1, 2, 3  # columns of `wait_sums`
-ARRIVAL, DURATION, LEAF = 0, 1, 2  # columns of `stays`
-STAY_COLUMNS = 4
-
-
-@kernel
-def stays(m: Meter) -> NDArray[np.float64]:
-    """(N, 4): when each job arrived (less than 0: when a failing server threw it back, at minus this), how long it runs, and
-    where in the tree of ends it stands while it does."""
-    return float_rows(m.at_stays, m.max_jobs, STAY_COLUMNS)
-
-
-@kernel
-def ends(m: Meter) -> NDArray[np.float64]:
-    """(2 leaves, 2): when running jobs end; see `slotwise.simulation.ends`."""
-    return float_rows(m.at_ends, 2 * m.leaves, 2)
-
-
-@kernel
-def spare(m: Meter) -> NDArray[np.int64]:
-    """(leaves,): the first n_spare are leaves of the tree that were used before and are free."""
-    return ints(m.at_spare, m.leaves)
+ROW_ARRIVAL, ROW_TYPE, ROW_DURATION, ROW_START, ROW_SERVER, ROW_END = 0, 1, 2, 3, 4, 5  # columns of `rows`
+ROW_COLUMNS = 6
 
 
 @kernel
@@ -127,7 +87,7 @@ def area_running(m: Meter) -> NDArray[np.float64]:
 
 @kernel
 def shift(m: Meter) -> NDArray[np.float64]:
-    """(J,): sum of the times since `settled` at which jobs of a type started, less those at which they ended."""
+    """(J,): sum of the times since `added_until` at which jobs of a type started, less those at which they ended."""
     return floats(m.at_shift, m.n_types)
 
 
@@ -139,7 +99,7 @@ def area_used(m: Meter) -> NDArray[np.float64]:
 
 @kernel
 def area_capacity(m: Meter) -> NDArray[np.float64]:
-    """(2, R): integral of the capacity of the servers that are there, likewise; see `settle_capacity` of the loop."""
+    """(2, R): integral of the capacity of the servers that are there, likewise; see `measuring.add_up_capacity`."""
     return float_rows(m.at_area_capacity, 2, m.n_resources)
 
 
@@ -179,47 +139,48 @@ def samples(m: Meter) -> NDArray[np.float64]:
     return float_rows(m.at_samples, SAMPLES, FIRST_COLUMNS + m.n_types)
 
 
-class MeterStore:
-    """The arrays behind a meter."""
+@kernel
+def row_of(m: Meter) -> NDArray[np.int64]:
+    """(N,): the row of each job that is there, where jobs are recorded."""
+    return ints(m.at_row_of, m.max_jobs)
 
-    def __init__(self, n_types: int, n_resources: int, max_jobs: int) -> None:
-        self.arrays: dict[str, NDArray[Any]] = {}
-        self.record = np.zeros(1, DTYPE)
-        self.meter: Any = cast(Any, self.record[0])
-        m = self.meter
-        m.n_types, m.n_resources = n_types, n_resources
-        m.limit_events = m.limit_jobs = -1
-        m.limit_time = m.next_tick = np.inf
-        J, R = n_types, n_resources
-        self._put("area_running", np.zeros((2, J)))
-        self._put("shift", np.zeros(J))
-        self._put("area_used", np.zeros((2, R)))
-        self._put("area_capacity", np.zeros((2, R)))
-        self._put("capacity_now", np.zeros(R))
-        self._put("queue_area", np.zeros(J))
-        self._put("wait_sums", np.zeros((J, 4)))
-        self._put("wait_bins", np.zeros((J, BINS), np.int64))
-        self._put("slowdown_bins", np.zeros(BINS, np.int64))
-        self._put("samples", np.zeros((SAMPLES, FIRST_COLUMNS + J)))
+
+@kernel
+def rows(m: Meter) -> NDArray[np.float64]:
+    """(max_rows, 6): arrival, type, duration, last start, its server, end of each job that came; nan: not yet."""
+    return float_rows(m.at_rows, m.max_rows, ROW_COLUMNS)
+
+
+class MeterStore(RecordStore):
+    """The meter of a run in which nothing has been measured yet."""
+
+    def __init__(self, n_types: int, n_resources: int, max_jobs: int, *, record_jobs: bool = False) -> None:
+        super().__init__(DTYPE)
+        m, J, R = self.record, n_types, n_resources
+        m.n_types, m.n_resources = J, R
+        self.put("area_running", np.zeros((2, J)))
+        self.put("shift", np.zeros(J))
+        self.put("area_used", np.zeros((2, R)))
+        self.put("area_capacity", np.zeros((2, R)))
+        self.put("capacity_now", np.zeros(R))
+        self.put("queue_area", np.zeros(J))
+        self.put("wait_sums", np.zeros((J, 4)))
+        self.put("wait_bins", np.zeros((J, BINS), np.int64))
+        self.put("slowdown_bins", np.zeros(BINS, np.int64))
+        self.put("samples", np.zeros((SAMPLES, FIRST_COLUMNS + J)))
+        m.recording, m.max_rows = record_jobs, NEVER
         self.grow(max_jobs)
+        if record_jobs:
+            self.more_rows()
 
     def grow(self, max_jobs: int) -> None:
         """Make room for job numbers up to max_jobs."""
-        tree = self.arrays.get("ends")
-        self._put("ends", room(max_jobs) if tree is None else grown(tree, max_jobs))
-        leaves = len(self.arrays["ends"]) // 2
-        self.meter.root = self.meter.root * leaves // self.meter.leaves if tree is not None else leaves
-        self.meter.leaves = leaves
-        self._lengthen("stays", np.zeros((max_jobs, STAY_COLUMNS)))
-        self._lengthen("spare", np.zeros(leaves, np.int64))
-        self.meter.max_jobs = max_jobs
+        self.record.max_jobs = max_jobs
+        if self.record.recording:
+            self.lengthen("row_of", np.zeros(max_jobs, np.int64))
 
-    def _lengthen(self, name: str, larger: NDArray[Any]) -> None:
-        old = self.arrays.get(name)
-        if old is not None:
-            larger[: len(old)] = old
-        self._put(name, larger)
-
-    def _put(self, name: str, values: NDArray[Any]) -> None:
-        self.arrays[name] = values
-        setattr(self.meter, f"at_{name}", values.ctypes.data)
+    def more_rows(self) -> None:
+        """Make room for more recorded jobs."""
+        first = "rows" not in self.arrays
+        self.record.max_rows = FIRST_ROWS if first else 2 * self.record.max_rows
+        self.lengthen("rows", np.full((self.record.max_rows, ROW_COLUMNS), np.nan))

@@ -9,6 +9,7 @@ from slotwise.model import load_scenario
 from slotwise.scheduling.hooks import nothing
 from slotwise.scheduling.policy import Policy
 from slotwise.simulation import ahead
+from slotwise.simulation.choice import Choice
 from slotwise.simulation.replication import Task, make_store, prepare, replicate
 from slotwise.simulation.workload import jobs_of
 
@@ -28,11 +29,11 @@ def compile_parts(parts: Sequence[str]) -> None:
     jobs = jobs_of(scenario)
     for part in parts:
         if part == ahead.LOOP:
-            replicate(Task(scenario, jobs, Idle))
+            replicate(Task(scenario, jobs, Choice(Idle)))
         elif part.startswith(ahead.LATE):
-            make_store(Task(scenario, jobs, part.removeprefix(ahead.LATE)), 1)
+            make_store(Task(scenario, jobs, Choice(part.removeprefix(ahead.LATE))), 1)
         else:
-            prepare(Task(scenario, jobs, part))
+            prepare(Task(scenario, jobs, Choice(part)))
 
 
 if __name__ == "__main__":

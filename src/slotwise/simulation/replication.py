@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,11 +15,11 @@ from slotwise.model import Scenario
 from slotwise.packing import spaces_of
 from slotwise.scheduling import chance, drive
 from slotwise.scheduling.hooks import Hooks
-from slotwise.scheduling.policies import make_policy
-from slotwise.scheduling.policy import Policy
-from slotwise.scheduling.scheduler import raise_fault
+from slotwise.scheduling.scheduler import fault_of
 from slotwise.scheduling.store import Store
-from slotwise.simulation import ahead, churn, loop
+from slotwise.simulation import ahead, churn, loop, measuring
+from slotwise.simulation.agenda import AgendaStore
+from slotwise.simulation.choice import Choice
 from slotwise.simulation.measurements import Measurements, read
 from slotwise.simulation.meter import MeterStore
 from slotwise.simulation.serverevents import ServerEvents
@@ -31,7 +31,10 @@ from slotwise.workloads.source import Chunk, Source
 CHUNK = 16_384
 FIRST_CHUNK = 1_024
 DEFAULT_EVENTS = 200_000
-WORKLOAD, POLICY, SERVERS = 0, 1, 2  # which child of a replication's seed is for what
+WORKLOAD, SERVERS = (
+    0,
+    2,
+)  # which child of a replication's seed is for what; 1 and 3 are the policy's and its clock's (`chance`)
 
 Progress = Callable[[float], None]
 
@@ -46,19 +49,30 @@ class Task:
 
     scenario: Scenario
     jobs: Jobs
-    policy: str | type[Policy]
-    options: dict[str, Any] = field(default_factory=dict)
+    choice: Choice
     replication: int = 0
     warmup: float | None = None
     """found by an earlier pass, where the scenario says "auto" """
+    record_jobs: bool = False
 
-    def make_policy(self) -> Policy:
-        """The policy with its options."""
-        return (
-            make_policy(self.policy, **self.options)
-            if isinstance(self.policy, str)
-            else self.policy(**self.options)
-        )
+    @property
+    def work(self) -> float:
+        """About how many events it has."""
+        run = self.scenario.run
+        if run.until is not None:
+            return 2 * self.jobs.rate * run.until
+        return float(run.events or 2 * (run.jobs or self.jobs.count or DEFAULT_EVENTS / 2))
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the jobs are the same in every replication, and the servers are."""
+        failing = any(server.failures is not None for server in self.scenario.cluster.servers)
+        return self.scenario.workload.trace is not None and not failing
+
+    def same_again(self, first: Measurements) -> bool:
+        """Whether every other replication would be like the first: nothing is left to chance. (A policy of the user's own may draw
+        unseen.)"""
+        return self.repeats and not first.drew and self.choice.shipped
 
 
 def replicate(
@@ -76,13 +90,14 @@ class Prepared(NamedTuple):
     """Everything is there, and nothing has happened yet."""
 
     store: Store
+    agenda: AgendaStore
     meters: MeterStore
     hooks: Hooks
     source: Source
     timeline: ServerEvents
     limits: _Limits
     undrawn: Any
-    """where the policy's random numbers stood when it had drawn none"""
+    """where the random numbers of the policy and of its clock stood when none were drawn"""
 
 
 def make_store(task: Task, max_servers: int) -> Store:
@@ -90,10 +105,10 @@ def make_store(task: Task, max_servers: int) -> Store:
     scenario, jobs = task.scenario, task.jobs
     return Store(
         jobs.sizes,
-        task.make_policy(),
+        task.choice.make(),
         max_servers=max(1, max_servers),
         spaces=spaces_of(scenario.cluster.servers, jobs.sizes),
-        seed=child(_seed(task), POLICY),
+        random=chance.words_of(scenario.run.seed, task.replication),
         mean_service=jobs.mean_service,
         max_jobs=int(1.2 * jobs.mean_in_service) + 32,
     )
@@ -109,27 +124,35 @@ def prepare(task: Task) -> Prepared:
     timeline = ServerEvents(scenario.cluster, child(seed, SERVERS))
     store = make_store(task, timeline.max_servers)
     state: Any = store.state
-    undrawn = chance.position(state)
-    meters = MeterStore(state.n_types, state.n_resources, state.max_jobs)
+    agenda = AgendaStore(state.max_jobs, chance.words_of(scenario.run.seed, task.replication, chance.CLOCK))
+    meters = MeterStore(state.n_types, state.n_resources, state.max_jobs, record_jobs=task.record_jobs)
+    undrawn = _drawn(store, agenda)
     hooks = store.policy.hooks()
     limits = _Limits.of(scenario, jobs, task.warmup)
-    limits.write(meters.meter, jobs)
+    limits.write(agenda.record, meters.record, jobs)
     for number, c in enumerate(timeline.initial):
         drive.join(state, number, c, hooks.join)
         meters.arrays["capacity_now"] += jobs.sizes.capacity[c]
-        meters.meter.servers_now += 1
+        meters.record.servers_now += 1
     if state.tick_rate > 0:
-        meters.meter.next_tick = 0.0  # redrawn after the first event
-    return Prepared(store, meters, hooks, jobs.open(child(seed, WORKLOAD)), timeline, limits, undrawn)
+        agenda.record.next_tick = 0.0  # redrawn after the first event
+    return Prepared(store, agenda, meters, hooks, jobs.open(child(seed, WORKLOAD)), timeline, limits, undrawn)
+
+
+def _drawn(store: Store, agenda: AgendaStore) -> Any:
+    """Where the random numbers stand."""
+    state: Any = store.state
+    return chance.words(state), chance.words(agenda.record)
 
 
 def compile_for(task: Task) -> None:
     """Compile what the task needs and nobody has needed before. In the main thread Ctrl-C is heard meanwhile."""
     first = not ahead.compiled()
-    late = [ahead.LATE + task.policy] if isinstance(task.policy, str) else []
+    policy = task.choice.policy
+    late = [ahead.LATE + policy] if isinstance(policy, str) else []
     # the loop, and what of the policy is linked late, by another process; the rest of the policy by this one
     with ahead.by_others(ahead.LOOP, *late):
-        task.make_policy().hooks()
+        task.choice.make().hooks()
         ahead.wait(ahead.LOOP, *late)
         if first:
             prepare(task)  # finds it in the cache, or compiles what the other has not
@@ -141,23 +164,27 @@ def _run(task: Task, progress: Progress | None, stopped: Callable[[], bool] | No
         ahead.wait(ahead.LOOP)
     state: Any = ready.store.state
     begun = time.perf_counter()
-    _drive(ready, progress, stopped)
-    loop.finish(state, ready.meters.meter)
-    name = ready.store.policy.name or type(ready.store.policy).__name__
+    demands = _drive(ready, progress, stopped)
+    measuring.finish(state, ready.agenda.record, ready.meters.record)
     seconds = time.perf_counter() - begun
-    drew = chance.position(state) != ready.undrawn
-    return read(ready.store, ready.meters, name, task.replication, seconds, drew)
+    drew = _drawn(ready.store, ready.agenda) != ready.undrawn
+    return read(ready.store, ready.agenda, ready.meters, task.choice.name, task.replication, seconds, drew, demands)
 
 
-def _drive(ready: Prepared, progress: Progress | None, stopped: Callable[[], bool] | None) -> None:
-    store, meters, hooks, source, timeline, limits, _ = ready
+def _drive(
+    ready: Prepared, progress: Progress | None, stopped: Callable[[], bool] | None
+) -> list[NDArray[np.int64]]:
+    """Returns what the jobs of a trace really asked for, chunk by chunk, where jobs are recorded."""
+    store, agenda, meters, hooks, source, timeline, limits, _ = ready
     state: Any = store.state
-    meter: Any = meters.meter
+    a, m = agenda.record, meters.record
     chunk, demands, wanted = _Empty, _demands(_Empty, store), FIRST_CHUNK
+    kept: list[NDArray[np.int64]] = []
     while True:
         what = loop.run(
             state,
-            meter,
+            a,
+            m,
             hooks.arrive,
             hooks.complete,
             hooks.tick,
@@ -168,30 +195,36 @@ def _drive(ready: Prepared, progress: Progress | None, stopped: Callable[[], boo
             timeline.next_time,
         )
         if what == loop.DONE:
-            return
-        if what == loop.FAULT:
-            raise_fault(store.policy, hooks, state.failed)
-        elif what == loop.SERVER_EVENT:
+            return kept
+        if what == loop.SERVER_EVENT:
             at, kind, server, c = timeline.pop()
-            churn.happen(state, meter, kind, server, c, at, hooks.arrive, hooks.join, hooks.leave)
-            if state.failed:
-                raise_fault(store.policy, hooks, state.failed)
-        elif what == loop.MORE_ROOM:
-            store.grow_jobs(2 * state.max_jobs)
-            meters.grow(state.max_jobs)
+            churn.happen(state, a, m, kind, server, c, at, hooks.arrive, hooks.join, hooks.leave)
+        if fault := fault_of(store.policy, hooks, state.failed):
+            raise fault
+        if what == loop.SERVER_EVENT:
+            continue
+        if what == loop.MORE_ROOM:
+            if state.n_free_jobs == 0:
+                store.grow_jobs(2 * state.max_jobs)
+                agenda.grow(state.max_jobs)
+                meters.grow(state.max_jobs)
+            else:
+                meters.more_rows()
         else:
             if stopped is not None and stopped():
                 raise StoppedError
             chunk = source.next(wanted)
             wanted = CHUNK
             if len(chunk) == 0:
-                if limits.until is None or meter.at_job == 0:
-                    return
+                if limits.until is None or a.at_job == 0:
+                    return kept
                 chunk = _Never  # nothing comes any more, but the run goes on until its time
             demands = _demands(chunk, store)
-            meter.at_job, meter.n_jobs = 0, len(chunk)
+            if m.recording and chunk.demand is not None:
+                kept.append(chunk.demand)
+            a.at_job, a.n_jobs = 0, len(chunk)
             if progress is not None:
-                progress(limits.done(meter, float(chunk.time[0])))
+                progress(limits.done(a, float(chunk.time[0])))
 
 
 _Empty = Chunk(np.zeros(0), np.zeros(0, np.int64), np.zeros(0), None)
@@ -228,20 +261,20 @@ class _Limits:
                 n_jobs = jobs.count
         return cls(events, n_jobs, run.until, share)
 
-    def write(self, meter: Any, jobs: Jobs) -> None:
+    def write(self, agenda: Any, meter: Any, jobs: Jobs) -> None:
         if self.events is not None:
-            meter.limit_events, meter.warm_events = self.events, int(self.warmup * self.events)
+            agenda.limit_events, agenda.warm_events = self.events, int(self.warmup * self.events)
         elif self.jobs is not None:
-            meter.limit_jobs, meter.warm_jobs = self.jobs, int(self.warmup * self.jobs)
+            agenda.limit_jobs, agenda.warm_jobs = self.jobs, int(self.warmup * self.jobs)
         elif self.until is not None:
-            meter.limit_time, meter.warm_time = self.until, self.warmup * self.until
+            agenda.limit_time, agenda.warm_time = self.until, self.warmup * self.until
         meter.sample_every = 1.0 / max(jobs.rate, 1e-300)
         meter.slowdown_floor = 0.01 * jobs.typical_service
 
-    def done(self, meter: Any, now: float) -> float:
+    def done(self, agenda: Any, now: float) -> float:
         """The share of the run that is done."""
         if self.events is not None:
-            return float(meter.events / self.events)
+            return float(agenda.events / self.events)
         if self.jobs is not None:
-            return float(meter.arrivals / self.jobs)
+            return float(agenda.arrivals / self.jobs)
         return min(1.0, now / self.until) if self.until else 0.0

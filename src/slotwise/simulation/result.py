@@ -14,8 +14,9 @@ from slotwise.errors import InputError
 from slotwise.looks.notebook import to_pandas
 from slotwise.model import Scenario
 from slotwise.simulation import showing
-from slotwise.simulation.drift import STRETCHES, Verdict, stable
+from slotwise.simulation.drift import STRETCHES, Drift, stable
 from slotwise.simulation.histogram import EDGES, quantiles
+from slotwise.simulation.jobrecord import Rows, job_frame, job_trace
 from slotwise.simulation.measurements import PROBABILITIES, Measurements, add_up, wait_figures
 from slotwise.simulation.statistics import Interval, batch_means, paired_difference, student_interval
 from slotwise.theory.bounds import Bound
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import polars as pl  # slow to import; the methods that make data frames do it themselves
 
     from slotwise.looks.drawing import Picture
+    from slotwise.workloads.traces import Trace
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -106,10 +108,10 @@ class Result:
         return dict(zip(self.scenario.cluster.resources, means, strict=True))
 
     @cached_property
-    def drift(self) -> Verdict:
+    def drift(self) -> Drift:
         """The statistical verdict on whether the queue grows without bound; a very short run shows no growth."""
         if min(len(run.series) for run in self.runs) < STRETCHES:
-            return Verdict(True, 0.0, 1.0, 0.0, True)
+            return Drift(True, 0.0, 1.0, 0.0, True)
         steps = [float(run.series[1, 0] - run.series[0, 0]) for run in self.runs]
         # a step doubles with the length of a run, so runs that differ a little may differ by a factor of two
         verdict = stable(
@@ -182,6 +184,23 @@ class Result:
             columns |= {f"queue.{name}": run.series[:, 4 + j] for j, name in enumerate(self.type_names)}
             frames.append(pl.DataFrame(columns))
         return pl.concat(frames)
+
+    def jobs(self, replication: int = 0) -> pl.DataFrame:
+        """Every job of a replication that was run with `record_jobs`: arrival, start, end, server, type, duration. `start` and
+        `server` are null of who still waits, `end` of who has not finished."""
+        return job_frame(self._recorded(replication), self.type_names)
+
+    def trace(self, replication: int = 0) -> Trace:
+        """The same jobs as a trace, for `slotwise trace` and for other scenarios."""
+        return job_trace(self._recorded(replication), self.scenario.cluster.resources, self.scenario.name)
+
+    def _recorded(self, replication: int) -> Rows:
+        for run in self.runs:
+            if run.replication == replication:
+                if run.jobs is None:
+                    raise InputError("no jobs were recorded", where="jobs", remedy="simulate with record_jobs=True")
+                return run.jobs
+        raise InputError(f"there is no replication {replication}", where="replication", remedy="they count from 0")
 
     def frame(self) -> pl.DataFrame:
         """A row for each replication."""

@@ -15,15 +15,19 @@
     Dividing by max_j w_j E[S_j] bounds E[Q]. Every w gives a true bound, so the search for the best one need not be
     exact.
 
+    Types that share no server with others (by their requirements, or their sizes) are a pool apart: each pool is bounded by
+    the better of (a) and (b), and the pools' bounds add up.
+
 (c) SRPT, for one given sequence of jobs: see `srpt`.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slotwise.model import Scenario
 from slotwise.model.laws import BatchArrivals
@@ -52,7 +56,7 @@ class Bound:
 
     mean_queue: float
     kind: str
-    """erlang-c, erlang-c-by-type, workload, unstable (outside the region) or none"""
+    """erlang-c, erlang-c-by-type, workload (with + between those of several pools), unstable (outside the region) or none"""
     assumptions: tuple[str, ...]
     prices: Vector | None = None
     """of the `workload` bound"""
@@ -77,13 +81,50 @@ def best_lower_bound(scenario: Scenario, rates: Vector, columns: Columns | None 
         return Bound(
             math.inf, "unstable", ("the load is outside the capacity region, so queues grow without bound",)
         )
-    bounds = [NOTHING]
-    if markovian(scenario, rates):
-        bounds += [by_count(rates, means, columns), by_type(rates, means, columns)]
     moments = workload_moments(scenario, rates)
-    if moments is not None:
-        bounds.append(by_workload(moments, columns, region.prices))
-    return max(bounds, key=lambda bound: bound.mean_queue)
+    found = []
+    pools = pools_of(rates, columns)
+    for pool in pools:
+        bounds, here = [NOTHING], np.where(pool, rates, 0.0)
+        if markovian(scenario, here):
+            bounds += [by_count(here, means, columns), by_type(here, means, columns)]
+        if moments is not None:
+            bounds.append(by_workload(moments.within(pool), columns, region.prices))
+        best = max(bounds, key=lambda bound: bound.mean_queue)
+        if len(pools) > 1 and best is not NOTHING:
+            names = [scenario.types[j].name for j in np.flatnonzero(pool)]
+            of = f"of {', '.join(names[:3])}{', ...' if len(names) > 3 else ''}: "
+            best = replace(best, assumptions=(of + best.assumptions[0], *best.assumptions[1:]))
+        found.append(best)
+    return _added(found)
+
+
+def pools_of(rates: Vector, columns: Columns) -> list[NDArray[np.bool_]]:
+    """The types that arrive, sorted into pools (one mask each): no server can hold types of two pools."""
+    busy = rates > 0
+    left = [(columns.pricings[c].space.counts > 0) & busy for c in columns.classes]
+    pools = []
+    while left:
+        pool, grown = left.pop(), True
+        while grown:
+            touching = [held for held in left if (held & pool).any()]
+            left = [held for held in left if not (held & pool).any()]
+            pool, grown = np.logical_or.reduce([pool, *touching]), bool(touching)
+        if pool.any():
+            pools.append(pool)
+    return pools
+
+
+def _added(found: list[Bound]) -> Bound:
+    """The bound on the queues of all pools together."""
+    useful = [bound for bound in found if bound.mean_queue > 0]
+    if len(useful) < 2:
+        return max(found, key=lambda bound: bound.mean_queue, default=NOTHING)
+    return Bound(
+        sum(bound.mean_queue for bound in useful),
+        " + ".join(dict.fromkeys(bound.kind for bound in useful)),
+        tuple(dict.fromkeys(text for bound in useful for text in bound.assumptions)),
+    )
 
 
 def changes_of(scenario: Scenario) -> str:
@@ -140,6 +181,12 @@ class WorkloadMoments:
     requests: Vector
     """shape (J, J)"""
 
+    def within(self, pool: NDArray[np.bool_]) -> WorkloadMoments:
+        """Those of the types of a pool alone."""
+        return WorkloadMoments(
+            self.rho * pool, self.means, self.residual * pool, self.requests * np.outer(pool, pool)
+        )
+
 
 def workload_moments(scenario: Scenario, rates: Vector) -> WorkloadMoments | None:
     """The moments, or None where arrivals are not (batch) Poisson or a service time has no second moment."""
@@ -184,9 +231,9 @@ def by_workload(moments: WorkloadMoments, columns: Columns, bottleneck: Vector) 
     for c in columns.classes:
         space = columns.pricings[c].space
         if space.demand is not None and space.capacity is not None:
-            starts += [space.demand[:, r].astype(np.float64) for r in range(len(space.capacity))]
-    starts = [np.where(busy, start, 0.0) for start in starts]
-    starts = [start for start in starts if start.any()]  # nobody may ask for some resource
+            # worth something only where the class may hold the type: a pool of servers apart has prices of its own
+            starts += [np.where(space.counts > 0, space.demand[:, r], 0.0) for r in range(len(space.capacity))]
+    starts = [np.where(busy, start, 0.0) for start in starts if (start[busy] > 0).any()]
     left = max(EVALUATIONS, 2 * len(starts))
 
     def value(prices: Vector) -> float:

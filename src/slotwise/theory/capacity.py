@@ -70,6 +70,11 @@ class Capacity:
     def __repr__(self) -> str:
         return f"<Capacity of {self.scenario.name}: {self.answer[0]}>"
 
+    def holders(self, j: int) -> list[str]:
+        """The server classes that can hold type j: it fits, and they meet its requirements."""
+        classes = zip(self.scenario.cluster.servers, self.region.columns.pricings, strict=True)
+        return [server.name for server, pricing in classes if pricing.space.most(j) > 0]
+
     def as_dict(self) -> dict[str, Any]:
         """For programs: plain values, with null where a number is infinite."""
         names = [job_type.name for job_type in self.scenario.types]
@@ -88,6 +93,8 @@ class Capacity:
                 name: {
                     "rate": float(self.rates[j]),
                     "load": float(region.rho[j]),
+                    "requires": {key: list(values) for key, values in job_type.requires.items()},
+                    "servers": self.holders(j),
                     "price": float(region.prices[j]),
                     "share_of_bottleneck": float(region.prices[j] * region.rho[j]),
                     "headroom": {

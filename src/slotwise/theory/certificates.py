@@ -76,6 +76,8 @@ def _fits(space: Space, row: Sequence[int]) -> bool:
     assert space.demand is not None
     assert space.capacity is not None
     sizes = space.demand.tolist()
+    if any(k > 0 and space.most(j) == 0 for j, k in enumerate(row)):
+        return False  # each alone too large, or not allowed on this class
     return all(
         sum(k * size[r] for k, size in zip(row, sizes, strict=True)) <= room
         for r, room in enumerate(space.capacity.tolist())
@@ -89,7 +91,7 @@ def _most(space: Space, prices: Sequence[int]) -> int:
     assert space.demand is not None
     assert space.capacity is not None
     sizes = [tuple(size) for size in space.demand.tolist()]
-    kinds = [j for j in range(len(sizes)) if prices[j] > 0]
+    kinds = [j for j in range(len(sizes)) if prices[j] > 0 and space.most(j) > 0]
     best = {tuple(space.capacity.tolist()): 0}
     most = 0
     # Free room is left by jobs in a fixed order of types, so that each type's states follow the earlier ones'.

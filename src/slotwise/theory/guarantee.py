@@ -299,12 +299,18 @@ def _one_resource_share(case: Case, share: float) -> Guarantee:
     scenario = case.scenario
     laws = [(service_law(scenario, j), scenario.types[j].mean_service) for j in case.busy]
     servers = [server for server in scenario.cluster.servers if server.count > 0]
-    alike = len({server.capacity for server in servers}) == 1 and all(s.feasible is None for s in servers)
+    columns = case.region.columns
+    held = {tuple(columns.pricings[c].space.fitting.tolist()) for c in columns.classes}
+    alike = len({server.capacity for server in servers}) == len(held) == 1 and all(
+        s.feasible is None for s in servers
+    )
     assumptions = [
         _cluster_stays(case),
         _arrivals_poisson(case),
         Assumption("one resource", len(scenario.cluster.resources) == 1, f"{len(scenario.cluster.resources)} here"),
-        Assumption("alike servers, demands add up", alike),
+        Assumption(
+            "alike servers, demands add up", alike, "some hold other types than others" if len(held) > 1 else ""
+        ),
         Assumption(
             "equal exponential service times",
             all(is_exponential(law) for law, _ in laws) and len({mean for _, mean in laws}) == 1,

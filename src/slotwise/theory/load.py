@@ -59,7 +59,9 @@ def scaled_rates(scenario: Scenario, columns: Columns | None = None) -> Vector:
     if not np.isfinite(relative.intensity):
         j = int(np.argmax(relative.prices))
         raise InputError(
-            "fits no server that is there, so no rate can be carried",
+            "fits no server that is there"
+            + (" and meets its requirements" if scenario.types[j].requires else "")
+            + ", so no rate can be carried",
             where=f"types[{j}] ({scenario.types[j].name})",
             remedy="add servers that can hold it, or give it rate 0",
         )

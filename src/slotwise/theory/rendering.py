@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from slotwise.looks.numbers import number
+from slotwise.model.labels import in_words
 from slotwise.theory.answer import WORTH_TELLING, answer
 from slotwise.theory.capacity import Capacity
 from slotwise.theory.guarantee import Guarantee, Verdict
@@ -32,6 +33,7 @@ def render(capacity: Capacity, proofs: bool = False) -> RenderableType:
         *_trace(capacity),
         _types(capacity),
         Padding(_legend(capacity), (0, 0, 1, 0)),
+        *_requirements(capacity),
     ]
     if capacity.region.supportable is False and np.isfinite(capacity.region.intensity):
         asks = f"At these prices all servers together hold at most 1, and the load asks for {capacity.region.lower:.4g}."
@@ -103,6 +105,21 @@ def _legend(capacity: Capacity) -> Text:
         + (f"; {left} types not shown (--json)" if left > 0 else ""),
         "dim",
     )
+
+
+def _requirements(capacity: Capacity) -> list[RenderableType]:
+    """Which server classes can hold the types that require something of them."""
+    choosy = [(j, each) for j, each in enumerate(capacity.scenario.types) if each.requires]
+    if not choosy:
+        return []
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for heading in ("type", "requires", "can run on"):
+        table.add_column(heading, overflow="fold")
+    for j, job_type in choosy[:MOST_TYPES]:
+        table.add_row(job_type.name, in_words(job_type.requires), ", ".join(capacity.holders(j)))
+    left = len(choosy) - MOST_TYPES
+    said = [Text(f"{left} more types require something (--json)", "dim")] if left > 0 else []
+    return [Text("What types require of servers", "bold"), Padding(Group(table, *said), (0, 0, 1, 2))]
 
 
 def _witness(capacity: Capacity) -> Table:

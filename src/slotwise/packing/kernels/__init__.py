@@ -3,8 +3,9 @@
     f(weights, demand, capacity, order, scratch_f, scratch_i, params_f, params_i, out) -> weight of out
 
 `capacity` may be what jobs that stay leave free; where nothing fits, out = 0 and the weight is 0. `order` is a
-permutation of the types: among equal choices the earlier one is preferred. `scratch_*` are room (sizes and
-`params_*` come with a `Solver`); their content means nothing before and after a call.
+permutation of the types: among equal choices the earlier one is preferred. `params_i` begins with a 1 for each type that
+the server class may hold and a 0 for each that it may not, whatever its size; the solver's own numbers follow. `scratch_*` are
+room (sizes and `params_*` come with a `Solver`); their content means nothing before and after a call.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def dp(
     params_i: I8,
     out: I8,
 ) -> float:
-    """params_i: g_n for each resource. Scratch: one float a cell; one integer a cell, J R + J + 3 R more."""
+    """params_i after the J types: g_n for each resource. Scratch: one float a cell; one integer a cell, J R + J + 3 R more."""
     J, R = demand.shape
     steps = scratch_i[:R]
     stride = scratch_i[R : 2 * R]
@@ -34,20 +34,21 @@ def dp(
     size = scratch_i[3 * R + J : 3 * R + J + J * R]
     choice = scratch_i[3 * R + J + J * R :]
     best = scratch_f
+    divisor = params_i[J : J + R]
 
     cells = 1
     for n in range(R - 1, -1, -1):
-        steps[n] = capacity[n] // params_i[n]
+        steps[n] = capacity[n] // divisor[n]
         stride[n] = cells
         at[n] = 0
         cells *= steps[n] + 1
     for j in range(J):
         out[j] = 0
         offset[j] = 0
-        inside = True
+        inside = params_i[j] > 0
         for n in range(R):
             # Rounded up: the gcd is that of the types that fit the whole server, a larger one must stay too large.
-            size[j * R + n] = -(-demand[j, n] // params_i[n])
+            size[j * R + n] = -(-demand[j, n] // divisor[n])
             if size[j * R + n] > steps[n]:
                 inside = False
         if inside:

@@ -39,10 +39,10 @@ def fits(demand: I8, free: I8, j: int) -> int:
 
 
 @kernel
-def fill(weights: F8, demand: I8, free: I8, order: I8, value: F8, done: I8, out: I8) -> None:
+def fill(weights: F8, demand: I8, free: I8, order: I8, may: I8, value: F8, done: I8, out: I8) -> None:
     """Add jobs to `out` until `free`, which is used up on the way, takes no more: the highest relative value first.
 
-    `value` and `done` are room for one number per type.
+    Only types with may[j] > 0 are added. `value` and `done` are room for one number per type.
     """
     J, R = demand.shape
     for j in range(J):
@@ -52,7 +52,7 @@ def fill(weights: F8, demand: I8, free: I8, order: I8, value: F8, done: I8, out:
                 share = np.inf
             elif demand[j, n] > 0:
                 share = max(share, demand[j, n] / free[n])
-        done[j] = 0 if 0.0 < share <= 1.0 else 1
+        done[j] = 0 if may[j] > 0 and 0.0 < share <= 1.0 else 1
         value[j] = weights[j] / share if done[j] == 0 else 0.0
     for _ in range(J):
         best = -1
@@ -89,5 +89,5 @@ def greedy_fill(
         free[n] = capacity[n]
     for j in range(J):
         out[j] = 0
-    fill(weights, demand, free, order, scratch_f[:J], scratch_i[:J], out)
+    fill(weights, demand, free, order, params_i[:J], scratch_f[:J], scratch_i[:J], out)
     return total(weights, out)

@@ -35,7 +35,8 @@ def fptas(
     bound = 0.0
     for j in range(J):
         out[j] = 0
-        bound = max(bound, weights[j] * fits(demand, capacity, j))
+        if params_i[j] > 0:
+            bound = max(bound, weights[j] * fits(demand, capacity, j))
     free = scratch_i[:1]
     rounded = scratch_i[1 : J + 1]
     done = scratch_i[J + 1 : 2 * J + 1]
@@ -50,7 +51,7 @@ def fptas(
         for i in range(J):
             j = order[i]
             rounded[j] = 0
-            if weights[j] <= 0.0 or demand[j, 0] > room:
+            if params_i[j] == 0 or weights[j] <= 0.0 or demand[j, 0] > room:
                 continue
             if weights[j] > threshold:
                 rounded[j] = int(weights[j] / bound * units)
@@ -85,7 +86,7 @@ def fptas(
             count = fits(demand, free, light)
             out[light] += count
             free[0] -= count * demand[light, 0]
-    fill(weights, demand, free, order, scratch_f[:J], done, out)
+    fill(weights, demand, free, order, params_i[:J], scratch_f[:J], done, out)
     return total(weights, out)
 
 

@@ -89,7 +89,7 @@ def branch_and_bound(
     params_i: I8,
     out: I8,
 ) -> float:
-    """params_f: eps. params_i: the most nodes (0: no limit); beyond them the weight returned is -1.
+    """params_f: eps. params_i after the J types: the most nodes (0: no limit); beyond them the weight returned is -1.
 
     Scratch: (2 R + 3) (J + 1) + 2 J + R floats, 4 J + 2 R integers.
     """
@@ -111,7 +111,7 @@ def branch_and_bound(
     for i in range(J):
         j = order[i]
         out[j] = 0
-        if weights[j] > 0.0 and fits(demand, capacity, j) > 0:
+        if params_i[j] > 0 and weights[j] > 0.0 and fits(demand, capacity, j) > 0:
             types[m] = j
             m += 1
     for n in range(R):
@@ -126,7 +126,7 @@ def branch_and_bound(
                 out[j] = min(fits(demand, free, j), int(tableau[n * (m + 1) + m] + 1e-9))
                 for h in range(R):
                     free[h] -= out[j] * demand[j, h]
-        fill(weights, demand, free, order, value, done, out)
+        fill(weights, demand, free, order, params_i[:J], value, done, out)
         best = total(weights, out)
         for n in range(R):
             free[n] = capacity[n]
@@ -204,12 +204,12 @@ def branch_and_bound(
             if level < 0:
                 break
             level += 1
-            if 0 < params_i[0] < nodes:
+            if 0 < params_i[J] < nodes:
                 gave_up = True
                 break
         for n in range(R):
             free[n] = capacity[n]
             for j in range(J):
                 free[n] -= out[j] * demand[j, n]
-    fill(weights, demand, free, order, value, done, out)
+    fill(weights, demand, free, order, params_i[:J], value, done, out)
     return -1.0 if gave_up else total(weights, out)

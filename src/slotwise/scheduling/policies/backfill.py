@@ -8,14 +8,20 @@ searched over all servers once for each job that comes to be first in line and m
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import numpy as np
 from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
-from slotwise.scheduling import firsttree
+from slotwise.scheduling import firsttree, fitindex
+from slotwise.scheduling.learnt import Names
 from slotwise.scheduling.moves import start
 from slotwise.scheduling.policies.fitting import set_need
+from slotwise.scheduling.policy import FitOptions, Options, Policy
+from slotwise.scheduling.policymemory import Memory
 from slotwise.scheduling.queues import oldest_head
+from slotwise.scheduling.reasons import Because, Reason
 from slotwise.scheduling.state import (
     CLASS,
     FIRST_JOB,
@@ -29,6 +35,7 @@ from slotwise.scheduling.state import (
     demand,
     free,
     head,
+    int_field,
     job_demand,
     job_times,
     jobs,
@@ -39,12 +46,17 @@ from slotwise.scheduling.state import (
     sequence,
     servers,
 )
+from slotwise.scheduling.store import Store
+from slotwise.scheduling.view import View
 
-# policy_ints: for whom the reservation is (by sequence number), on which server; then R numbers of what stays free
-FOR, ON, SPARE = 0, 1, 2
-# policy_floats
-AT = 0
 NOBODY = -1
+MEMORY = Memory()
+FOR = MEMORY.count("for", kept=False, start=NOBODY)
+"""for whom the reservation is, by sequence number"""
+ON = MEMORY.count("on", kept=False, start=NOBODY)
+AT = MEMORY.number("at", kept=False)
+SPARE = MEMORY.counts("spare", per="resource", kept=False)
+"""what stays free beside the reserved job"""
 
 
 def arrive(s: State, j: int, i: int) -> None:
@@ -103,8 +115,9 @@ def reserve(s: State) -> None:
     plan[FOR] = first
     plan[ON] = NOBODY
     time[AT] = np.inf
-    for server in range(s.max_servers):
-        if servers(s)[server, STATUS] == PRESENT and covers(capacity(s)[servers(s)[server, CLASS]], need(s)):
+    for server in range(s.n_places):
+        c = servers(s)[server, CLASS]
+        if servers(s)[server, STATUS] == PRESENT and fitindex.may_hold(s, c) and covers(capacity(s)[c], need(s)):
             when = earliest(s, server, time[AT])
             if when < time[AT]:
                 time[AT] = when
@@ -161,7 +174,7 @@ def earliest(s: State, server: int, limit: float) -> float:
 def set_spare(s: State, server: int, when: float) -> None:
     """What will be free beside the reserved job at the time of its start."""
     for r in range(s.n_resources):
-        policy_ints(s)[SPARE + r] = free_at(s, server, when, r) - need(s)[r]
+        int_field(s, SPARE)[r] = free_at(s, server, when, r) - need(s)[r]
 
 
 @kernel
@@ -186,7 +199,7 @@ def overtake(s: State) -> bool:
         if server >= 0:
             if server == policy_ints(s)[ON] and s.now + job_times(s)[head(s, j), 0] > policy_floats(s)[AT]:
                 for r in range(s.n_resources):
-                    policy_ints(s)[SPARE + r] -= need(s)[r]
+                    int_field(s, SPARE)[r] -= need(s)[r]
             start(s, j, server)
             return True
     return False
@@ -199,6 +212,45 @@ def harmless_server(s: State, i: int) -> int:
     if server < 0 or server != policy_ints(s)[ON]:
         return server
     ends_in_time = s.now + job_times(s)[i, 0] <= policy_floats(s)[AT]
-    if ends_in_time or covers(policy_ints(s)[SPARE : SPARE + s.n_resources], need(s)):
+    if ends_in_time or covers(int_field(s, SPARE), need(s)):
         return server
     return firsttree.first_fit(s, need(s), server + 1)
+
+
+class EasyBackfill(Policy):
+    """EASY backfilling, clairvoyant."""
+
+    name = "easy-backfill"
+    summary = "clairvoyant: first come, first served, with backfilling that does not delay the first in line"
+    Options: ClassVar[type[Options]] = FitOptions
+    memory = MEMORY
+    keeps = frozenset({"free", "tree", "lists"})
+    needs_durations = True
+    compiled = True
+    arrive, complete = staticmethod(arrive), staticmethod(complete)
+    join, leave, cancel = staticmethod(join), staticmethod(leave), staticmethod(cancel)
+
+    def learnt(self, store: Store, names: Names) -> dict[str, Any]:
+        """The reservation, where it is for the job that is first in line now: any other is void."""
+        whole, first = store.arrays["policy_ints"], store.first_sequence()
+        if first is None or whole[FOR] != first:
+            return {}
+        server = dict(zip(names.server_rows, names.servers, strict=True)).get(int(whole[ON]))
+        at = float(store.arrays["policy_floats"][AT])
+        spare = dict(zip(names.resources, store.values_of(SPARE).tolist(), strict=True))
+        return {"server": server, "at": at if np.isfinite(at) else None, "spare": spare}
+
+    def recall(self, store: Store, values: dict[str, Any], names: Names) -> None:
+        """Reserve for the first in line what was reserved for it."""
+        if not values or (first := store.first_sequence()) is None:
+            return
+        whole, rows = store.arrays["policy_ints"], dict(zip(names.servers, names.server_rows, strict=True))
+        whole[FOR], whole[ON] = first, rows.get(values["server"], NOBODY)
+        store.arrays["policy_floats"][AT] = np.inf if values["at"] is None else values["at"]
+        store.values_of(SPARE)[:] = [values["spare"][name] for name in names.resources]
+
+    def why_waits(self, view: View, i: int) -> Because:
+        if (first := view.first_in_line()) != i and view.no_room(i) is None:
+            on = view.server_of.get(int(view.store.arrays["policy_ints"][ON]), "none yet")
+            return Because(Reason.RESERVED, {"first": view.job_of[first], "server": on})
+        return super().why_waits(view, i)

@@ -7,13 +7,19 @@ line fits anywhere. Only heads of line are tried, so each type is served first c
 
 from __future__ import annotations
 
+from typing import Any, ClassVar, Literal
+
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from slotwise._kernel import kernel
 from slotwise.scheduling import chance, firsttree, fitindex
 from slotwise.scheduling.moves import start
+from slotwise.scheduling.policy import FitOptions, Options, Policy, SolverOptions
+from slotwise.scheduling.policymemory import Memory
 from slotwise.scheduling.queues import oldest_head
+from slotwise.scheduling.reasons import Because, Reason
 from slotwise.scheduling.state import (
     CLASS,
     HEAD,
@@ -34,10 +40,14 @@ from slotwise.scheduling.state import (
     sequence,
     servers,
 )
+from slotwise.scheduling.store import Store
+from slotwise.scheduling.view import View
 from slotwise.scheduling.weights import best_filling
 
-# policy_ints
-SERVER_RULE, JOB_RULE, BLOCKS = 0, 1, 2
+MEMORY = Memory()
+SERVER_RULE = MEMORY.count("server_rule", kept=False)
+JOB_RULE = MEMORY.count("job_rule", kept=False)
+BLOCKS = MEMORY.count("blocks", kept=False)
 LEAST_SCORE, LEAST_DOT, LOWEST_NUMBER, ANY = 0, 1, 2, 3  # SERVER_RULE
 LARGEST, OLDEST, DOT, FILLING = 0, 1, 2, 3  # JOB_RULE
 
@@ -121,9 +131,18 @@ def place_heads(s: State, j: int) -> None:
 @kernel
 def set_need(s: State, j: int) -> None:
     """Write what the head of line of type j asks for into need(s)."""
+    s.need_type = j
     i = head(s, j)
     for r in range(s.n_resources):
         need(s)[r] = job_demand(s)[i, r] if s.actual else demand(s)[j, r]
+
+
+@kernel
+def set_type_need(s: State, j: int) -> None:
+    """Write the demand of type j into need(s)."""
+    s.need_type = j
+    for r in range(s.n_resources):
+        need(s)[r] = demand(s)[j, r]
 
 
 @kernel
@@ -143,7 +162,7 @@ def find_server(s: State, size: NDArray[np.int64]) -> int:
 def any_server(s: State, size: NDArray[np.int64]) -> int:
     """A uniformly random server with room: by trial, and where that keeps failing by counting them."""
     for _ in range(TRIES):
-        server = chance.below(s, s.max_servers)
+        server = chance.below(s, s.n_places)
         if servers(s)[server, STATUS] == PRESENT and fits(s, server, size):
             return server
     total = fitindex.count(s, size, -1)
@@ -152,7 +171,9 @@ def any_server(s: State, size: NDArray[np.int64]) -> int:
 
 @kernel
 def fits(s: State, server: int, size: NDArray[np.int64]) -> bool:
-    """Whether the server has that much free."""
+    """Whether the server has that much free, and may hold the type that is being placed."""
+    if s.restricted and not fitindex.may_hold(s, servers(s)[server, CLASS]):
+        return False
     for r in range(s.n_resources):
         if free(s)[server, r] < size[r]:
             return False
@@ -203,3 +224,122 @@ def fill_by_weight(s: State, server: int) -> None:
     for j in range(s.n_types):
         for _ in range(min(choice(s)[0, j], queue_length(s)[j])):
             start(s, j, server)
+
+
+class Fitting(Policy):
+    """What the fit-based policies share."""
+
+    Options: ClassVar[type[Options]] = FitOptions
+    memory = MEMORY
+    keeps = frozenset({"free", "fit"})
+    compiled = True
+    server_rule: ClassVar[int] = LEAST_SCORE
+    job_rule: ClassVar[int] = OLDEST
+    blocks: ClassVar[bool] = False
+    arrive, complete = staticmethod(arrive), staticmethod(complete)
+    join, cancel = staticmethod(join), staticmethod(cancel)
+
+    def prepare(self, store: Store) -> None:
+        whole = store.arrays["policy_ints"]
+        whole[SERVER_RULE], whole[JOB_RULE], whole[BLOCKS] = self.server_rule, self.job_rule, self.blocks
+        store.put_score(self.coefficients(store.sizes.capacity.astype(np.float64)))
+
+    def coefficients(self, capacity: Any) -> Any:
+        """The coefficient of each class's free resources in the score that a job's server minimises."""
+        return 1.0 / np.maximum(capacity.max(axis=0), 1.0)
+
+    def why_waits(self, view: View, i: int) -> Because:
+        if self.blocks and (first := view.first_in_line()) != i:
+            return Because(Reason.BLOCKED, {"first": view.job_of[first]})
+        return super().why_waits(view, i)
+
+
+class BestFit(Fitting):
+    """BF-J/S of Psychas & Ghaderi (2019), by the sum of the free shares."""
+
+    name = "best-fit"
+    summary = "a job goes where least is left free; a server takes the largest waiting type that fits"
+    job_rule = LARGEST
+
+
+class WorstFit(Fitting):
+    """Where most is left free."""
+
+    name = "worst-fit"
+    summary = "a job goes where most is free; a server takes the longest waiting job that fits"
+
+    def coefficients(self, capacity: Any) -> Any:
+        return -super().coefficients(capacity)
+
+
+class FirstFit(Fitting):
+    """The lowest-numbered server that fits."""
+
+    name = "first-fit"
+    summary = "a job goes to the lowest-numbered server that fits; a server takes the longest waiting job that fits"
+    keeps = frozenset({"free", "tree"})
+    server_rule = LOWEST_NUMBER
+
+
+class RandomFit(Fitting):
+    """Any server that fits."""
+
+    name = "random-fit"
+    summary = "a job goes to a random server that fits; a server takes the longest waiting job that fits"
+    server_rule = ANY
+
+
+class Fifo(Fitting):
+    """Strict order."""
+
+    name = "fifo"
+    summary = "strict order of arrival, first-fit; the head of the line blocks all others"
+    keeps = frozenset({"free", "tree"})
+    server_rule = LOWEST_NUMBER
+    blocks = True
+
+
+class KubernetesLeast(Fitting):
+    """The LeastAllocated score of Kubernetes' NodeResourcesFit: mean over resources of free / capacity, the most wins."""
+
+    name = "kubernetes-least-allocated"
+    summary = "FIFO with retry of every waiting job; the server whose resources are least allocated"
+
+    def coefficients(self, capacity: Any) -> Any:
+        return -np.divide(1.0, capacity, out=np.zeros_like(capacity), where=capacity > 0)
+
+
+class KubernetesMost(KubernetesLeast):
+    """The MostAllocated score: the least free wins."""
+
+    name = "kubernetes-most-allocated"
+    summary = "FIFO with retry of every waiting job; the server whose resources are most allocated"
+
+    def coefficients(self, capacity: Any) -> Any:
+        return -super().coefficients(capacity)
+
+
+class Tetris(Fitting):
+    """Alignment score of Grandl et al. (2014): the largest dot product of demand and free resources."""
+
+    name = "tetris"
+    summary = "the largest dot product of a job's demand and a server's free resources, both ways"
+    server_rule = LEAST_DOT
+    job_rule = DOT
+
+
+class MyopicOptions(FitOptions, SolverOptions):
+    """Options of myopic MaxWeight."""
+
+    solver: Literal["dp", "greedy-fill", "approximate"] = Field(
+        "greedy-fill", description="how the filling of the free room is found"
+    )
+
+
+class MyopicMaxWeight(Fitting):
+    """The max-weight filling of what is free, without ever waiting for more room."""
+
+    name = "myopic-maxweight"
+    summary = "on a completion, the max-weight filling of the free room; no stalls"
+    Options = MyopicOptions
+    job_rule = FILLING

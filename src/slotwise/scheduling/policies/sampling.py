@@ -14,51 +14,66 @@ are spared with probability 1 - mu_j / mu_max, which is Exp(mu_j). `configuratio
 from __future__ import annotations
 
 import math
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from slotwise._kernel import kernel
 from slotwise.scheduling import bitmap, chance
+from slotwise.scheduling.learnt import Names
 from slotwise.scheduling.memory import int_rows
 from slotwise.scheduling.moves import hold_room, start
-from slotwise.scheduling.policies.fitting import fits
+from slotwise.scheduling.policies.fitting import fits, set_type_need
+from slotwise.scheduling.policy import Options, Policy
+from slotwise.scheduling.policymemory import Memory
+from slotwise.scheduling.reasons import Because, Reason
 from slotwise.scheduling.state import (
-    AT,
-    FREE_TOKEN,
-    KIND,
-    NEXT_TOKEN,
-    ON,
-    PLACE,
+    FIELD_AT,
     PRESENT,
     STATUS,
-    TOKEN_COLUMNS,
     State,
     configuration,
-    demand,
+    int_table,
     mean_service,
+    need,
+    policy_fields,
     policy_floats,
     policy_ints,
     queue_length,
+    running,
     servers,
 )
+from slotwise.scheduling.store import Store
+from slotwise.scheduling.view import View
 
-# policy_ints (1 is FREE_TOKEN)
-RETENTION = 0
-# policy_floats
-ALPHA, EXPONENT, EPSILON = 0, 1, 2
+MEMORY = Memory()
+RETENTION = MEMORY.count("retention", kept=False)
+N_TOKENS = MEMORY.count("n_tokens", kept=False)
+ALPHA = MEMORY.number("alpha", kept=False)
+EXPONENT = MEMORY.number("exponent", kept=False)
+EPSILON = MEMORY.number("epsilon", kept=False)
+KIND, ON, NEXT_TOKEN, PREVIOUS_TOKEN = 0, 1, 2, 3
+"""of a token: its type, its server, and its neighbours among those of one type on one server"""
+COLUMNS = 4
+TOKENS = MEMORY.counts(
+    "tokens", per="server", columns=lambda store: COLUMNS * int(store.arrays["most"].sum(axis=1).max()), kept=False
+)
+"""those there are stand in front; a server has never more of them than jobs fit it"""
+FIRST = MEMORY.counts("first", per="server", columns="type", kept=False, start=-1)
 
 
 @kernel
 def tokens(s: State) -> NDArray[np.int64]:
-    """(most tokens, 5)."""
-    return int_rows(s.at_tokens, s.max_tokens, TOKEN_COLUMNS)
+    """(n_tokens, 4): KIND, ON, NEXT_TOKEN, PREVIOUS_TOKEN; one row more, for the next to come."""
+    return int_rows(policy_fields(s)[TOKENS, FIELD_AT], policy_ints(s)[N_TOKENS] + 1, COLUMNS)
 
 
 @kernel
 def token_head(s: State) -> NDArray[np.int64]:
     """(S, J): the first of the tokens of a type on a server, -1 where there is none."""
-    return int_rows(s.at_token_head, s.max_servers, s.n_types)
+    return int_table(s, FIRST)
 
 
 def arrive(s: State, j: int, i: int) -> None:
@@ -74,7 +89,9 @@ def complete(s: State, j: int, server: int) -> None:
     """The room is released, or with retention perhaps stays with the type."""
     configuration(s)[server, j] -= 1
     if policy_ints(s)[RETENTION] and chance.uniform(s) < 1.0 - math.exp(-retention(s, j)):
-        use_room(s, j, server)
+        set_type_need(s, j)
+        if fits(s, server, need(s)):  # not where jobs that another policy has packed tighter are still there
+            use_room(s, j, server)
     set_rate(s)
 
 
@@ -83,6 +100,20 @@ def join(s: State, server: int, _: int) -> None:
     for j in range(s.n_types):
         configuration(s)[server, j] = 0
     set_rate(s)
+
+
+def resume(s: State, server: int, _: int) -> None:
+    """It waits to be sampled beside the jobs that it holds."""
+    for j in range(s.n_types):
+        configuration(s)[server, j] = running(s)[server, j]
+    set_rate(s)
+
+
+def file(s: State, server: int, _: int) -> None:
+    """Offer its tokens."""
+    for j in range(s.n_types):
+        if token_head(s)[server, j] >= 0:
+            bitmap.add(s, j, server)
 
 
 def leave(s: State, server: int, _: int) -> None:
@@ -107,7 +138,7 @@ def tick(s: State, _: int, __: int) -> None:
             sample(s, j)
             set_rate(s)
             return
-    if s.n_tokens > 0:
+    if policy_ints(s)[N_TOKENS] > 0:
         expire(s)
         set_rate(s)
 
@@ -117,10 +148,11 @@ def sample(s: State, j: int) -> None:
     """Queue j looks at one server."""
     if s.n_servers == 0:
         return
-    server = chance.below(s, s.max_servers)
+    server = chance.below(s, s.n_places)
     while servers(s)[server, STATUS] != PRESENT:
-        server = chance.below(s, s.max_servers)
-    if fits(s, server, demand(s)[j]):
+        server = chance.below(s, s.n_places)
+    set_type_need(s, j)
+    if fits(s, server, need(s)):
         use_room(s, j, server)
 
 
@@ -143,8 +175,8 @@ def begin(s: State, j: int, server: int) -> None:
 @kernel
 def expire(s: State) -> None:
     """Any token, each with the same chance, ends with probability mu_j / mu_max."""
-    some = tokens(s)[chance.below(s, s.n_tokens), AT]
-    j, server = tokens(s)[some, KIND], tokens(s)[some, ON]
+    some = tokens(s)[chance.below(s, policy_ints(s)[N_TOKENS])]
+    j, server = some[KIND], some[ON]
     if chance.uniform(s) * mean_service(s)[j] >= shortest_mean(s):
         return
     remove_token(s, j, server)  # those of one type on one server are interchangeable
@@ -155,38 +187,49 @@ def expire(s: State) -> None:
 @kernel
 def add_token(s: State, j: int, server: int) -> None:
     """Leave a token of type j on the server."""
-    all_tokens = tokens(s)
-    t = policy_ints(s)[FREE_TOKEN]
-    token = all_tokens[t]
-    policy_ints(s)[FREE_TOKEN] = token[NEXT_TOKEN]
-    token[KIND] = j
-    token[ON] = server
-    token[NEXT_TOKEN] = token_head(s)[server, j]
-    token_head(s)[server, j] = t
-    token[PLACE] = s.n_tokens
-    all_tokens[s.n_tokens, AT] = t
-    s.n_tokens += 1
+    put_token(s, j, server)
     hold_room(s, j, server, 1)
     configuration(s)[server, j] += 1
     bitmap.add(s, j, server)
 
 
 @kernel
+def put_token(s: State, j: int, server: int) -> None:
+    """A new token behind all others; the first of its type on its server."""
+    all_tokens, t, heads = tokens(s), policy_ints(s)[N_TOKENS], token_head(s)[server]
+    all_tokens[t, KIND] = j
+    all_tokens[t, ON] = server
+    all_tokens[t, NEXT_TOKEN] = heads[j]
+    all_tokens[t, PREVIOUS_TOKEN] = -1
+    if heads[j] >= 0:
+        all_tokens[heads[j], PREVIOUS_TOKEN] = t
+    heads[j] = t
+    policy_ints(s)[N_TOKENS] += 1
+
+
+@kernel
 def remove_token(s: State, j: int, server: int) -> None:
-    """Take a token of type j off the server."""
-    all_tokens = tokens(s)
-    t = token_head(s)[server, j]
-    token = all_tokens[t]
-    token_head(s)[server, j] = token[NEXT_TOKEN]
-    s.n_tokens -= 1
-    last = all_tokens[s.n_tokens, AT]
-    all_tokens[token[PLACE], AT] = last
-    all_tokens[last, PLACE] = token[PLACE]
-    token[NEXT_TOKEN] = policy_ints(s)[FREE_TOKEN]
-    policy_ints(s)[FREE_TOKEN] = t
+    """Take the first token of type j off the server; the last of all tokens takes its place."""
+    all_tokens, heads = tokens(s), token_head(s)
+    t = heads[server, j]
+    heads[server, j] = all_tokens[t, NEXT_TOKEN]
+    if heads[server, j] >= 0:
+        all_tokens[heads[server, j], PREVIOUS_TOKEN] = -1
+    policy_ints(s)[N_TOKENS] -= 1
+    last = policy_ints(s)[N_TOKENS]
+    if last != t:
+        for column in range(COLUMNS):
+            all_tokens[t, column] = all_tokens[last, column]
+        after, before = all_tokens[t, NEXT_TOKEN], all_tokens[t, PREVIOUS_TOKEN]
+        if after >= 0:
+            all_tokens[after, PREVIOUS_TOKEN] = t
+        if before >= 0:
+            all_tokens[before, NEXT_TOKEN] = t
+        else:
+            heads[all_tokens[t, ON], all_tokens[t, KIND]] = t
     hold_room(s, j, server, -1)
     configuration(s)[server, j] -= 1
-    if token_head(s)[server, j] < 0:
+    if heads[server, j] < 0:
         bitmap.discard(s, j, server)
 
 
@@ -220,7 +263,86 @@ def shortest_mean(s: State) -> float:
 @kernel
 def set_rate(s: State) -> None:
     """The sum of all clocks."""
-    total = s.n_tokens / shortest_mean(s)
+    total = policy_ints(s)[N_TOKENS] / shortest_mean(s)
     for j in range(s.n_types):
         total += sampling_rate(s, j)
     s.tick_rate = total
+
+
+class G16Options(Options):
+    """Options of G16."""
+
+    alpha: float = Field(
+        1.0, gt=0, description="sampling rate, per mean service time (not scaled with the servers)"
+    )
+
+
+class G16(Policy):
+    """Ghaderi's randomized sampling, rate form (a reconstruction)."""
+
+    name = "g16"
+    summary = "randomized sampling: queues sample servers at rate alpha (1 + Q) and leave tokens (reconstruction)"
+    Options: ClassVar[type[Options]] = G16Options
+    memory = MEMORY
+    keeps = frozenset({"free"})
+    compiled = True
+    arrive, complete, cancel = staticmethod(arrive), staticmethod(complete), staticmethod(cancel)
+    join, leave, resume = staticmethod(join), staticmethod(leave), staticmethod(resume)
+    tick, file = staticmethod(tick), staticmethod(file)
+
+    def prepare(self, store: Store) -> None:
+        store.arrays["policy_floats"][ALPHA] = self.options.alpha
+
+    def learnt(self, store: Store, names: Names) -> dict[str, Any]:
+        """The tokens: type, server and, of those of one type on one server, the next."""
+        at = dict(zip(names.server_rows, range(len(names.servers)), strict=True))
+        rows = tokens(store.state)[:-1].tolist()
+        return {"tokens": [[kind, at[on], after] for kind, on, after, _ in rows]}
+
+    def recall(self, store: Store, values: dict[str, Any], names: Names) -> None:
+        """Put the tokens back, and hold their room. With other types than before they are gone, as if they had expired."""
+        rows = [(int(kind), int(on), int(after)) for kind, on, after in values.get("tokens", [])]
+        if list(names.type_rows) != list(range(store.state.n_types)):
+            rows = []
+        state: Any = store.state
+        store.arrays["policy_ints"][N_TOKENS] = len(rows)
+        all_tokens = tokens(state)
+        store.configuration[:] = store.running
+        for t, (kind, on, after) in enumerate(rows):
+            server = names.server_rows[on]
+            all_tokens[t] = kind, server, after, -1
+            store.configuration[server, kind] += 1
+            store.arrays["free"][server] -= store.sizes.demand[kind]
+        for t, (_, _, after) in enumerate(rows):
+            if after >= 0:
+                all_tokens[after, PREVIOUS_TOKEN] = t
+        for t, (kind, on, _) in enumerate(rows):
+            if all_tokens[t, PREVIOUS_TOKEN] < 0:
+                token_head(state)[names.server_rows[on], kind] = t
+
+    def recalled(self, store: Store) -> None:
+        set_rate(store.state)
+
+    def why_waits(self, view: View, i: int) -> Because:
+        return Because(Reason.NOT_SAMPLED, {"rate": float(view.store.state.tick_rate)})
+
+
+class G16RetentionOptions(G16Options):
+    """Options of G16 with retention."""
+
+    b: float = Field(0.3, gt=0, lt=1, description="f(x) = log(1 + x)^(1 - b)")
+    epsilon: float = Field(1e-4, gt=0, lt=1, description="w_j = max(f(Q_j), epsilon f(Q_max))")
+
+
+class G16Retention(G16):
+    """G16 where room stays with its type with a probability that grows with the queue (a reconstruction)."""
+
+    name = "g16-retention"
+    summary = "randomized sampling with retention of room by queue size (reconstruction)"
+    Options = G16RetentionOptions
+
+    def prepare(self, store: Store) -> None:
+        super().prepare(store)
+        store.arrays["policy_ints"][RETENTION] = 1
+        store.arrays["policy_floats"][EXPONENT] = 1.0 - self.options.b
+        store.arrays["policy_floats"][EPSILON] = self.options.epsilon

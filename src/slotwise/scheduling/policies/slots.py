@@ -15,8 +15,9 @@ import math
 
 from slotwise._kernel import kernel
 from slotwise.scheduling import bitmap
-from slotwise.scheduling.memory import floats, natural
+from slotwise.scheduling.memory import natural
 from slotwise.scheduling.moves import start
+from slotwise.scheduling.policymemory import Memory
 from slotwise.scheduling.state import (
     ACTIVE,
     CLASS,
@@ -24,13 +25,19 @@ from slotwise.scheduling.state import (
     EMPTY,
     LENGTH,
     MODE,
+    PRESENT,
     QUEUE,
     SERVER,
     STALLED,
+    STATUS,
     WAITING,
     State,
+    capacity,
     choice,
     configuration,
+    demand,
+    float_field,
+    float_table,
     jobs,
     most,
     policy_floats,
@@ -38,14 +45,25 @@ from slotwise.scheduling.state import (
     queues,
     running,
     servers,
-    stall_reason,
 )
 from slotwise.scheduling.weights import best_configuration, best_weight, holds_within, weight_of
 
-# policy_ints
-FAITHFUL, STALLS, REDUCES, ADAPTS, SPREADS, CAP_TOP, CAP_BOTTOM = 0, 1, 2, 3, 4, 5, 6
-# policy_floats
-B, P, Z = 0, 1, 2
+MEMORY = Memory()
+FAITHFUL = MEMORY.count("faithful", kept=False)
+REDUCES = MEMORY.count("reduces", kept=False)
+STALLS = MEMORY.count("stalls", kept=False)
+ADAPTS = MEMORY.count("adapts", kept=False)
+SPREADS = MEMORY.count("spreads", kept=False)
+CAP_TOP = MEMORY.count("cap_top", kept=False)
+CAP_BOTTOM = MEMORY.count("cap_bottom", kept=False)
+B = MEMORY.number("b", kept=False)
+P = MEMORY.number("p", kept=False)
+Z = MEMORY.number("z", kept=False)
+KNOWN = 4096
+H = MEMORY.numbers("h", per=KNOWN, kept=False)
+"""h(Q) for sum Q < KNOWN"""
+BECAUSE = MEMORY.numbers("because", per="server", columns=3)
+"""weight, beta and best weight at the moment the server stalled"""
 
 
 def arrive(s: State, j: int, i: int) -> None:
@@ -99,6 +117,11 @@ def complete(s: State, j: int, server: int) -> None:
 
 def join(s: State, server: int, _: int) -> None:
     """The server is there, and empty."""
+    _come_empty(s, server)
+
+
+@kernel
+def _come_empty(s: State, server: int) -> None:
     servers(s)[server, MODE] = EMPTY
     if policy_ints(s)[FAITHFUL]:
         best_configuration(s, server)
@@ -106,6 +129,48 @@ def join(s: State, server: int, _: int) -> None:
     else:
         bitmap.add(s, s.n_types + servers(s)[server, CLASS], server)
         reset(s, server)
+
+
+def resume(s: State, server: int, _: int) -> None:
+    """The server is there, holding jobs. Where they are within the best configuration it takes that. Else its jobs are its slots, and
+    what these are worth is seen at its next completion; or where they would not fit it by the demands of their types (another policy
+    has packed them by what they really ask for), it stalls."""
+    row, chosen, on = servers(s)[server], choice(s)[0], running(s)[server]
+    if row[COUNT] == 0:
+        _come_empty(s, server)
+        return
+    best_configuration(s, server)
+    if not holds_within(s, server, chosen):
+        if not _fits_by_type(s, server):
+            stall(s, server)
+            return
+        for j in range(s.n_types):
+            chosen[j] = on[j]
+    activate(s, server)
+
+
+@kernel
+def _fits_by_type(s: State, server: int) -> bool:
+    """Whether what the server holds fits it by the demands of the types."""
+    for r in range(s.n_resources):
+        taken = 0
+        for j in range(s.n_types):
+            taken += running(s)[server, j] * demand(s)[j, r]
+        if taken > capacity(s)[servers(s)[server, CLASS], r]:
+            return False
+    return True
+
+
+def file(s: State, server: int, _: int) -> None:
+    """What is known of the server has been put back: say what it offers."""
+    row, slots, on = servers(s)[server], configuration(s)[server], running(s)[server]
+    if row[STATUS] != PRESENT:
+        return
+    if row[MODE] == EMPTY:
+        bitmap.add(s, s.n_types + row[CLASS], server)
+    for j in range(s.n_types if row[MODE] == ACTIVE else 0):
+        if on[j] < slots[j]:
+            bitmap.add(s, j, server)
 
 
 def leave(s: State, server: int, _: int) -> None:
@@ -125,8 +190,8 @@ def beta(s: State) -> float:
     numbers, options = policy_floats(s), policy_ints(s)
     value = numbers[B]
     if options[ADAPTS]:
-        if s.n_waiting < s.n_h:
-            value = floats(s.at_h, s.n_h)[natural(s.n_waiting)]
+        if s.n_waiting < KNOWN:
+            value = float_field(s, H)[natural(s.n_waiting)]
         else:
             value = numbers[B] * (numbers[P] + (1.0 - numbers[P]) * math.tanh(numbers[Z] * s.n_waiting))
     if options[SPREADS] > 0:
@@ -149,9 +214,15 @@ def loses(s: State, server: int) -> bool:
     best = best_weight(s, server)
     if mine >= share * best:
         return False
-    reason = stall_reason(s)[server]
-    reason[0], reason[1], reason[2] = mine, share, best
+    note_reason(s, server, mine, share, best)
     return True
+
+
+@kernel
+def note_reason(s: State, server: int, weight: float, share: float, best: float) -> None:
+    """Why the server stalls: its weight is less than this share of the best."""
+    reason = float_table(s, BECAUSE)[server]
+    reason[0], reason[1], reason[2] = weight, share, best
 
 
 @kernel

@@ -9,34 +9,49 @@ what is left by best-fit.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+import numpy as np
+
 from slotwise._kernel import kernel
+from slotwise.errors import InputError
 from slotwise.scheduling import bitmap, fitindex
 from slotwise.scheduling.moves import start
-from slotwise.scheduling.policies.fitting import fits, next_job, set_need
+from slotwise.scheduling.policies.fitting import LARGEST, Fitting, fits, next_job, set_need, set_type_need
 from slotwise.scheduling.policies.slots import first_empty
+from slotwise.scheduling.policymemory import Memory
 from slotwise.scheduling.state import (
     CLASS,
     COUNT,
+    PRESENT,
     SERVER,
+    STATUS,
     WAITING,
     State,
     capacity,
     demand,
     head,
+    int_field,
+    int_table,
     jobs,
     need,
     policy_ints,
-    policy_servers,
     queue_length,
     running,
     sequence,
     servers,
 )
+from slotwise.scheduling.store import Store
 
-# policy_ints: options, then for each type its virtual queue, then the configurations, 4 numbers each
-FILLS, N_CONFIGURATIONS, FIRST_TYPE = 0, 1, 2
+MEMORY = Memory()
+FILLS = MEMORY.count("fills", kept=False)
+QUEUES = MEMORY.counts("virtual_queues", per="type", kept=False)
 MAIN, SLOTS, RESERVES = 0, 1, 2  # the one queue, how many of it, and whether 2/3 is reserved for a job of V_1
-ROW = 3
+CONFIGURATIONS = MEMORY.counts(
+    "configurations", per=lambda store: len(reduced_configurations(depth_of(store))), columns=3, kept=False
+)
+CHOSEN = MEMORY.counts("chosen", per="server", start=-1)
+"""the configuration of a server, -1 where it has none"""
 LARGE = 1  # V_1
 
 
@@ -61,6 +76,12 @@ def reduced_configurations(depth: int) -> list[tuple[int, int, int]]:
     return rows or [(0, 1, 0)]
 
 
+def depth_of(store: Store) -> int:
+    """M: sizes down to 2^-M of the capacity have virtual queues of their own."""
+    unit = int(store.sizes.capacity[0, 0])
+    return max(2, 1 + max((unit // int(size)).bit_length() - 1 for size in store.sizes.demand[:, 0]))
+
+
 def arrive(s: State, j: int, i: int) -> None:
     """A server whose configuration admits the job takes it, or an empty one chooses anew."""
     server = bitmap.first(s, j)
@@ -81,15 +102,22 @@ def complete(s: State, j: int, server: int) -> None:
 
 def join(s: State, server: int, _: int) -> None:
     """A new server is empty."""
-    policy_servers(s)[server, 0] = -1
+    int_field(s, CHOSEN)[server] = -1
     refill(s, server)
 
 
 def leave(s: State, server: int, _: int) -> None:
     """It admits nothing any more."""
+    int_field(s, CHOSEN)[server] = -1
     for j in range(s.n_types):
         bitmap.discard(s, j, server)
     bitmap.discard(s, s.n_types + servers(s)[server, CLASS], server)
+
+
+def file(s: State, server: int, _: int) -> None:
+    """What is known of the server has been put back: say what it offers."""
+    if servers(s)[server, STATUS] == PRESENT:
+        mark(s, server)
 
 
 def cancel(s: State, j: int, i: int) -> None:
@@ -138,44 +166,39 @@ def refill(s: State, server: int) -> None:
 @kernel
 def choose(s: State, server: int) -> None:
     """The configuration of the largest weight; none where nobody waits."""
-    numbers = policy_ints(s)
+    rows, queues = int_table(s, CONFIGURATIONS), int_field(s, QUEUES)
     best, weight = -1, 0
-    for row in range(numbers[N_CONFIGURATIONS]):
-        at = FIRST_TYPE + s.n_types + ROW * row
+    for row in range(rows.shape[0]):
         value = 0
         for j in range(s.n_types):
-            queue = numbers[FIRST_TYPE + j]
-            if queue == numbers[at + MAIN]:
-                value += numbers[at + SLOTS] * queue_length(s)[j]
-            elif queue == LARGE and numbers[at + RESERVES]:
+            if queues[j] == rows[row, MAIN]:
+                value += rows[row, SLOTS] * queue_length(s)[j]
+            elif queues[j] == LARGE and rows[row, RESERVES]:
                 value += queue_length(s)[j]
         if value > weight:
             best, weight = row, value
-    policy_servers(s)[server, 0] = best
+    int_field(s, CHOSEN)[server] = best
 
 
 @kernel
 def admits(s: State, server: int, j: int) -> bool:
     """Whether the server's configuration, and what it holds, leave room for a type-j job of size need(s)."""
-    numbers, row = policy_ints(s), policy_servers(s)[server, 0]
+    row, queues = int_field(s, CHOSEN)[server], int_field(s, QUEUES)
     if row < 0 or not fits(s, server, need(s)):
         return False
-    at = FIRST_TYPE + s.n_types + ROW * row
-    queue = numbers[FIRST_TYPE + j]
-    if not numbers[at + RESERVES]:
-        return bool(queue == numbers[at + MAIN])
+    chosen, queue = int_table(s, CONFIGURATIONS)[row], queues[j]
+    if not chosen[RESERVES]:
+        return bool(queue == chosen[MAIN])
     large, others = 0, 0
     for k in range(s.n_types):
-        if numbers[FIRST_TYPE + k] == LARGE:
+        if queues[k] == LARGE:
             large += running(s)[server, k]
         else:
             others += running(s)[server, k] * demand(s)[k, 0]
     if queue == LARGE:
         return bool(large == 0)
     # the last third of the server; with actual demands the sizes of the types are an upper limit
-    return bool(
-        queue == numbers[at + MAIN] and 3 * (others + need(s)[0]) <= capacity(s)[servers(s)[server, CLASS], 0]
-    )
+    return bool(queue == chosen[MAIN] and 3 * (others + need(s)[0]) <= capacity(s)[servers(s)[server, CLASS], 0])
 
 
 @kernel
@@ -197,14 +220,51 @@ def mark(s: State, server: int) -> None:
     """Say in the bitmaps what the server would admit, by the sizes of the types, and whether it is free to choose."""
     row = servers(s)[server]
     if row[COUNT] == 0:
-        policy_servers(s)[server, 0] = -1
+        int_field(s, CHOSEN)[server] = -1
         bitmap.add(s, s.n_types + row[CLASS], server)
     else:
         bitmap.discard(s, s.n_types + row[CLASS], server)
     for j in range(s.n_types):
-        for r in range(s.n_resources):
-            need(s)[r] = demand(s)[j, r]
+        set_type_need(s, j)
         if admits(s, server, j):
             bitmap.add(s, j, server)
         else:
             bitmap.discard(s, j, server)
+
+
+class Vqs(Fitting):
+    """Virtual queue scheduling of Psychas & Ghaderi (2019), a reconstruction."""
+
+    name = "vqs"
+    summary = "virtual queues by size with 4M - 4 configurations; one resource, alike servers (reconstruction)"
+    memory = MEMORY
+    arrive, complete = staticmethod(arrive), staticmethod(complete)
+    join, leave, cancel = staticmethod(join), staticmethod(leave), staticmethod(cancel)
+    file = staticmethod(file)
+    job_rule = LARGEST
+    fills: ClassVar[int] = 0
+
+    def check(self, store: Store) -> None:
+        sizes = store.sizes
+        if store.state.n_resources > 1 or len(np.unique(sizes.capacity)) > 1 or store.state.restricted:
+            raise InputError(
+                "is for one resource and servers of one size, without requirements",
+                where=f"policy {self.name}",
+                remedy="use another policy here, such as algorithm1 or best-fit",
+            )
+
+    def prepare(self, store: Store) -> None:
+        depth, unit = depth_of(store), int(store.sizes.capacity[0, 0])
+        demand = [int(size) for size in store.sizes.demand[:, 0]]
+        store.arrays["policy_ints"][FILLS] = self.fills
+        store.values_of(QUEUES)[:] = virtual_queues(demand, unit, depth)
+        store.values_of(CONFIGURATIONS)[:] = reduced_configurations(depth)
+        store.put_score(self.coefficients(store.sizes.capacity.astype(np.float64)))
+
+
+class VqsBf(Vqs):
+    """VQS, then best-fit for what is left."""
+
+    name = "vqs-bf"
+    summary = "VQS, and best-fit into what its configurations leave free (reconstruction)"
+    fills = 1

@@ -24,14 +24,15 @@ from slotwise._kernel import kernel
 from slotwise.scheduling import bitmap, fitindex
 from slotwise.scheduling.memory import call_at
 from slotwise.scheduling.moves import reindex, start
-from slotwise.scheduling.policies.fillings import best_filling, by_type, set_room, set_weights
-from slotwise.scheduling.policies.fitting import fits, set_need
-from slotwise.scheduling.policies.floors import holders, release_slot, release_slots, serve_floors
-from slotwise.scheduling.policies.gains import notice_arrival, notice_end
-from slotwise.scheduling.policies.layout import CLOCK, NEXT_LOOK, PERSISTENCE, SPOILS
-from slotwise.scheduling.policies.slots import beta
-from slotwise.scheduling.policies.usable import TINY, count_server, notice_use, spoilt
+from slotwise.scheduling.policies.fitting import fits, set_need, set_type_need
+from slotwise.scheduling.policies.guarded.fillings import best_filling, by_type, set_room, set_weights
+from slotwise.scheduling.policies.guarded.floors import holders, release_slot, release_slots, serve_floors
+from slotwise.scheduling.policies.guarded.gains import notice_arrival, notice_end
+from slotwise.scheduling.policies.guarded.memory import CLOCK, MAKE_USE, NEXT_LOOK, PERSISTENCE, PLACE, SPOILS, TURN
+from slotwise.scheduling.policies.guarded.usable import TINY, count_servers, notice_use, spoilt
+from slotwise.scheduling.policies.slots import beta, note_reason
 from slotwise.scheduling.state import (
+    CLASS,
     COUNT,
     EMPTY,
     HEAD,
@@ -43,6 +44,7 @@ from slotwise.scheduling.state import (
     choice,
     configuration,
     demand,
+    float_table,
     free,
     head,
     job_demand,
@@ -54,13 +56,12 @@ from slotwise.scheduling.state import (
     queues,
     running,
     servers,
-    stall_reason,
     weight,
 )
 from slotwise.scheduling.weights import best_configuration, best_weight, holds_within
 
-SHORT, SINCE, LOST, TRIES = 3, 4, 5, 6
-"""of a server, in stall_reason behind the reason: the share of its best weight that it lacks, since which event, what that
+SHORT, SINCE, LOST, TRIES = 0, 1, 2, 3
+"""of TURN, for each server: the share of its best weight that it lacks, since which event, what that
 has cost so far, and how many turns in a row it has given up"""
 LOOKS = 256
 """An arriving job looks at so many kinds of servers at most."""
@@ -81,13 +82,23 @@ def arrive(s: State, j: int, i: int) -> None:
         kept = holders(s)[j]
         place_heads(s, j)
         if holders(s)[j] != kept:
-            _settle(s)
+            _place_smaller(s)
 
 
 def complete(s: State, j: int, server: int) -> None:
     """Room on the server: refill it, or turn it to a better configuration."""
     notice_end(s, j)
     notice_use(s)
+    call_at(policy_ints(s)[MAKE_USE], s, server, 0)
+
+
+def stop(s: State, j: int, server: int) -> None:
+    """The same, but a job that was stopped says nothing about how long jobs run."""
+    call_at(policy_ints(s)[MAKE_USE], s, server, 0)
+
+
+def make_use(s: State, server: int, _: int) -> None:
+    """The late part of both: compiled once."""
     policy_ints(s)[CLOCK] += 1
     if servers(s)[server, COUNT] == 0:
         release_slots(s, server)
@@ -100,10 +111,10 @@ def complete(s: State, j: int, server: int) -> None:
 
 
 def join(s: State, server: int, _: int) -> None:
-    """A new server packs."""
-    count_server(s, server, 1)
+    """A new server packs, and so does one that holds jobs."""
+    count_servers(s)
     servers(s)[server, MODE] = EMPTY
-    stall_reason(s)[server, TRIES] = 0.0
+    float_table(s, TURN)[server, TRIES] = 0.0
     if s.n_waiting > 0:
         refill(s, server)
 
@@ -115,7 +126,13 @@ def leave(s: State, server: int, _: int) -> None:
         _forget_slots(s, server)
     servers(s)[server, MODE] = EMPTY
     release_slots(s, server)
-    count_server(s, server, -1)
+    count_servers(s)
+
+
+def file(s: State, server: int, _: int) -> None:
+    """What is known of the server has been put back: say what it takes."""
+    if servers(s)[server, STATUS] == PRESENT and servers(s)[server, MODE] == STALLED:
+        _open_slots(s, server)
 
 
 def cancel(s: State, j: int, i: int) -> None:
@@ -134,8 +151,7 @@ def refill(s: State, server: int) -> None:
     best = best_weight(s, server) if share > 0.0 else 0.0
     mine = best_filling(s, server)
     if mine < share * best:
-        reason = stall_reason(s)[server]
-        reason[0], reason[1], reason[2] = mine, share, best
+        note_reason(s, server, mine, share, best)
         turn(s, server)
     else:
         _start_filling(s, server)
@@ -151,7 +167,7 @@ def turn(s: State, server: int) -> None:
     servers(s)[server, MODE] = STALLED
     s.n_stalled += 1
     s.stalls += 1
-    row = stall_reason(s)[server]
+    row = float_table(s, TURN)[server]
     row[LOST] = row[SHORT] = 0.0
     reindex(s, server)
     go_on_turning(s, server)
@@ -169,14 +185,14 @@ def go_on_turning(s: State, server: int) -> None:
                 break
             start(s, j, server)
     if s.n_waiting == 0 or holds_within(s, server, slots):
-        stall_reason(s)[server, TRIES] = 0.0
+        float_table(s, TURN)[server, TRIES] = 0.0
         end_turn(s, server)
     else:
         set_weights(s)
         best = best_weight(s, server)
         lose(s, server, 1.0 - _held(s, server) / best if best > 0.0 else 0.0)
         _open_slots(s, server)
-        _settle(s)
+        _place_smaller(s)
 
 
 @kernel
@@ -200,9 +216,9 @@ def look_at_turns(s: State) -> None:
     if whole[CLOCK] < whole[NEXT_LOOK]:
         return
     whole[NEXT_LOOK] = whole[CLOCK] + 1 + s.n_running // 4
-    for server in range(s.max_servers):
+    for server in range(s.n_places):
         if servers(s)[server, STATUS] == PRESENT and servers(s)[server, MODE] == STALLED:
-            row = stall_reason(s)[server]
+            row = float_table(s, TURN)[server]
             enough = policy_floats(s)[PERSISTENCE] * math.pow(2.0, row[TRIES]) * s.n_running
             if lose(s, server, row[SHORT]) >= enough:
                 row[TRIES] += 1.0
@@ -212,7 +228,7 @@ def look_at_turns(s: State) -> None:
 @kernel
 def lose(s: State, server: int, short: float) -> float:
     """What a turning server has lost, in events, and from now on it loses `short` of its best weight with each."""
-    row, clock = stall_reason(s)[server], float(policy_ints(s)[CLOCK])
+    row, clock = float_table(s, TURN)[server], float(policy_ints(s)[CLOCK])
     row[LOST] += row[SHORT] * (clock - row[SINCE])
     row[SHORT], row[SINCE] = short, clock
     return float(row[LOST])
@@ -232,7 +248,8 @@ def _open_slots(s: State, server: int) -> None:
     """Which types a turning server takes at once when they arrive."""
     slots, on = configuration(s)[server], running(s)[server]
     for j in range(s.n_types):
-        if on[j] < slots[j] and fits(s, server, demand(s)[j]):
+        set_type_need(s, j)
+        if on[j] < slots[j] and fits(s, server, need(s)):
             bitmap.add(s, j, server)
         else:
             bitmap.discard(s, j, server)
@@ -252,11 +269,11 @@ def _start_filling(s: State, server: int) -> None:
         j = order(s)[0, n]
         for _ in range(choice(s)[1, j]):
             start(s, j, server)
-    _settle(s)
+    _place_smaller(s)
 
 
 @kernel
-def _settle(s: State) -> None:
+def _place_smaller(s: State) -> None:
     """A smaller job may have come to the head of its line, and fit where the one before it did not."""
     if s.actual:
         for j in range(s.n_types):
@@ -266,7 +283,7 @@ def _settle(s: State) -> None:
 @kernel
 def place_heads(s: State, j: int) -> None:
     """Place the head of line of type j, and the next, while some server takes it."""
-    call_at(s.hook_place, s, j, 0)
+    call_at(policy_ints(s)[PLACE], s, j, 0)
 
 
 def place(s: State, j: int, _: int) -> None:
@@ -300,25 +317,24 @@ def find_server(s: State, j: int) -> int:
         return winner
     if not policy_ints(s)[SPOILS]:
         return winner
-    least = spoilt(s, free(s)[winner], j, need(s))
+    least = spoilt(s, servers(s)[winner, CLASS], free(s)[winner], j, need(s))
     if least < TINY:
         return winner  # nothing spoilt, and the best fit
     rooms, left, looks = fitindex.group_free(s), math.inf, 0
     for c in range(s.n_classes):
-        listed, coefficients = fitindex.cell_list(s)[c], fitindex.score(s)[c]
-        for n in range(1, listed[0] + 1):
-            g = fitindex.cells(s)[listed[n], 0]
-            while g >= 0:
-                covers, residual = True, 0.0
-                for r in range(s.n_resources):
-                    covers = covers and rooms[g, r] >= need(s)[r]
-                    residual += coefficients[r] * rooms[g, r]
-                if covers:
-                    looks += 1
-                    if looks > LOOKS:
-                        return winner
-                    here = spoilt(s, rooms[g], j, need(s))
-                    if here < least - TINY or (here < least + TINY and residual < left):
-                        winner, least, left = int(fitindex.groups(s)[g, fitindex.FIRST]), here, residual
-                g = fitindex.groups(s)[g, fitindex.NEXT_IN_CELL]
+        coefficients = fitindex.score(s)[c]
+        g = fitindex.first_group(s, c) if fitindex.may_hold(s, c) else -1
+        while g >= 0:
+            covers, residual = True, 0.0
+            for r in range(s.n_resources):
+                covers = covers and rooms[g, r] >= need(s)[r]
+                residual += coefficients[r] * rooms[g, r]
+            if covers:
+                looks += 1
+                if looks > LOOKS:
+                    return winner
+                here = spoilt(s, c, rooms[g], j, need(s))
+                if here < least - TINY or (here < least + TINY and residual < left):
+                    winner, least, left = int(fitindex.groups(s)[g, fitindex.FIRST]), here, residual
+            g = fitindex.next_group(s, g)
     return winner

@@ -16,14 +16,15 @@ from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
 from slotwise.scheduling.memory import call_at, natural
-from slotwise.scheduling.policies.gains import gains, queues_are_long
-from slotwise.scheduling.policies.layout import BASE, HELD, SPOILS, STALE
-from slotwise.scheduling.policies.usable import prices, set_prices, usable
+from slotwise.scheduling.policies.guarded.gains import gains, queues_are_long
+from slotwise.scheduling.policies.guarded.memory import BASE, FILL, HELD, SPOILS, STALE
+from slotwise.scheduling.policies.guarded.usable import prices, set_prices, usable
 from slotwise.scheduling.state import (
     CLASS,
     HEAD,
     NEXT,
     State,
+    allowed,
     capacity,
     choice,
     demand,
@@ -56,7 +57,7 @@ def set_weights(s: State) -> None:
 @kernel
 def best_filling(s: State, server: int) -> float:
     """Leave the filling of most worth in choice(s)[1]; returns the weight of what the server would then hold."""
-    call_at(s.hook_fill, s, server, 0)
+    call_at(policy_ints(s)[FILL], s, server, 0)
     return float(policy_floats(s)[HELD])
 
 
@@ -67,7 +68,7 @@ def find_filling(s: State, server: int, _: int) -> None:
         mine = fill(s, server, other)
         worth = mine
         if policy_ints(s)[SPOILS]:
-            worth += policy_floats(s)[BASE] * usable(s, need(s))
+            worth += policy_floats(s)[BASE] * usable(s, servers(s)[server, CLASS], need(s))
         if worth > most:
             rule, most, held = other, worth, mine
     if rule != BY_DENSITY:
@@ -88,6 +89,8 @@ def fill(s: State, server: int, rule: int) -> float:
     for n in range(s.n_types):
         j = order(s)[2, n]
         i = queues(s)[j, HEAD]
+        if s.restricted and not allowed(s)[servers(s)[server, CLASS], j]:
+            continue
         while i >= 0:
             fits = True
             for r in range(s.n_resources):

@@ -20,17 +20,16 @@ from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
 from slotwise.scheduling.moves import hold_room, start
-from slotwise.scheduling.policies.fitting import fits, set_need
-from slotwise.scheduling.policies.gains import ended, queues_are_long, slots
-from slotwise.scheduling.policies.layout import FLOOR, STANDING, WORK
+from slotwise.scheduling.policies.fitting import fits, set_need, set_type_need
+from slotwise.scheduling.policies.guarded.gains import ended, queues_are_long, slots
+from slotwise.scheduling.policies.guarded.memory import FLOOR, HOLDERS, STANDING
 from slotwise.scheduling.state import (
     COUNT,
     State,
-    demand,
+    int_field,
     need,
     order,
     policy_floats,
-    policy_ints,
     queue_length,
     running_by_type,
     servers,
@@ -40,8 +39,7 @@ from slotwise.scheduling.state import (
 @kernel
 def holders(s: State) -> NDArray[np.int64]:
     """(J,): the number of the server that keeps a type's standing slot, plus 1; 0 where there is none."""
-    first = WORK + s.n_types
-    return policy_ints(s)[first : first + s.n_types]
+    return int_field(s, HOLDERS)
 
 
 @kernel
@@ -59,9 +57,11 @@ def serve_floors(s: State, server: int) -> None:
             start(s, j, server)
     for n in range(s.n_types):
         j = order(s)[0, n]
-        if holders(s)[j] == 0 and _wants_slot(s, j) and fits(s, server, demand(s)[j]):
-            holders(s)[j] = server + 1
-            hold_room(s, j, server, 1)
+        if holders(s)[j] == 0 and _wants_slot(s, j):
+            set_type_need(s, j)
+            if fits(s, server, need(s)):
+                holders(s)[j] = server + 1
+                hold_room(s, j, server, 1)
 
 
 @kernel

@@ -24,10 +24,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
-from slotwise.scheduling.policies.layout import ARRIVED, ENDED, EXPONENT, NEXT_ESTIMATE, NUMBERS, WORK
-from slotwise.scheduling.state import State, policy_floats, policy_ints, running_by_type
+from slotwise.scheduling.policies.guarded.memory import (
+    ARRIVED,
+    COUNTED,
+    ENDED,
+    ENDED_BY_TYPE,
+    EXPONENT,
+    GAINS,
+    NEXT_ESTIMATE,
+    PACES,
+    SLOTS,
+)
+from slotwise.scheduling.state import State, float_field, int_field, policy_floats, policy_ints, running_by_type
 
-FIRST_ESTIMATE = 256
 WINDOW = 1 << 20
 LONG = 1000
 """Waiting jobs per server from which on the proof applies: gains stay as they are, and jobs are packed by the demand of their type."""
@@ -44,34 +53,31 @@ F8 = NDArray[np.float64]
 @kernel
 def gains(s: State) -> F8:
     """(J,): g_j."""
-    return policy_floats(s)[NUMBERS : NUMBERS + s.n_types]
+    return float_field(s, GAINS)
 
 
 @kernel
 def paces(s: State) -> F8:
     """(J,): sqrt(S / S_j), as far as it is known."""
-    first = NUMBERS + s.n_types
-    return policy_floats(s)[first : first + s.n_types]
+    return float_field(s, PACES)
 
 
 @kernel
 def ended(s: State) -> F8:
     """(J,): D_j."""
-    first = NUMBERS + 2 * s.n_types
-    return policy_floats(s)[first : first + s.n_types]
+    return float_field(s, ENDED_BY_TYPE)
 
 
 @kernel
 def counted(s: State) -> F8:
     """(J,): N_j."""
-    first = NUMBERS + 3 * s.n_types
-    return policy_floats(s)[first : first + s.n_types]
+    return float_field(s, COUNTED)
 
 
 @kernel
 def slots(s: State) -> NDArray[np.int64]:
     """(J,): how many jobs of each type alone all servers could hold."""
-    return policy_ints(s)[WORK : WORK + s.n_types]
+    return int_field(s, SLOTS)
 
 
 @kernel

@@ -19,20 +19,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
-from slotwise.scheduling.policies.gains import set_gains, slots
-from slotwise.scheduling.policies.layout import MEMO, NUMBERS, POWER, SEEN, STALE, WORK
+from slotwise.scheduling.policies.guarded.gains import set_gains, slots
+from slotwise.scheduling.policies.guarded.memory import (
+    BOUNDS,
+    HOSTS,
+    KEYS,
+    MEMO,
+    POWER,
+    PRICES,
+    RESOURCE_PRICES,
+    REST,
+    SEARCH_COUNTS,
+    SEARCH_ROOM,
+    SEEN,
+    STALE,
+    USE,
+    VALUES,
+)
 from slotwise.scheduling.state import (
-    CLASS,
-    PRESENT,
-    STATUS,
     State,
+    allowed,
     capacity,
     demand,
+    float_field,
+    float_table,
+    int_field,
+    int_table,
     most,
     order,
     policy_floats,
     policy_ints,
-    servers,
+    present_by_class,
     used,
 )
 
@@ -49,56 +66,56 @@ F8 = NDArray[np.float64]
 @kernel
 def use_sums(s: State) -> F8:
     """(R,): use, added up over the completions since prices were last set."""
-    first = NUMBERS + 4 * s.n_types
-    return policy_floats(s)[first : first + s.n_resources]
+    return float_field(s, USE)
 
 
 @kernel
 def resource_prices(s: State) -> F8:
     """(R,): pi_r."""
-    first = NUMBERS + 4 * s.n_types + s.n_resources
-    return policy_floats(s)[first : first + s.n_resources]
+    return float_field(s, RESOURCE_PRICES)
 
 
 @kernel
 def prices(s: State) -> F8:
     """(J,): p_j."""
-    first = NUMBERS + 4 * s.n_types + 2 * s.n_resources
-    return policy_floats(s)[first : first + s.n_types]
+    return float_field(s, PRICES)
 
 
 @kernel
 def hosts(s: State) -> F8:
     """(J + 1,): the room of the servers that can hold a type, in shares of the largest; last that of all servers."""
-    first = NUMBERS + 5 * s.n_types + 2 * s.n_resources
-    return policy_floats(s)[first : first + s.n_types + 1]
+    return float_field(s, HOSTS)
 
 
 @kernel
 def _bounds(s: State) -> F8:
-    """(J R,): the most price per unit of a resource, over the n-th largest type and the smaller ones."""
-    first = NUMBERS + 6 * s.n_types + 1 + 2 * s.n_resources
-    return policy_floats(s)[first : first + s.n_types * s.n_resources]
+    """(J, R): the most price per unit of a resource, over the n-th largest type and the smaller ones."""
+    return float_table(s, BOUNDS)
 
 
 @kernel
 def _known(s: State) -> F8:
     """(MEMO,): V of the free vector that has this place, below 0 where none has."""
-    first = NUMBERS + 6 * s.n_types + 1 + 2 * s.n_resources + s.n_types * s.n_resources
-    return policy_floats(s)[first : first + MEMO]
+    return float_field(s, VALUES)
 
 
 @kernel
-def count_server(s: State, server: int, sign: int) -> None:
-    """A server has come (sign 1) or goes (sign -1): so much more or less room, and slots for each type alone."""
-    rooms, c, room = hosts(s), servers(s)[server, CLASS], 0.0
-    for r in range(s.n_resources):
-        largest = _largest(s, r)
-        room += capacity(s)[c, r] / largest if largest > 0 else 0.0
-    rooms[s.n_types] += sign * room
+def count_servers(s: State) -> None:
+    """Servers have come or gone: how much room there is, and how many slots for each type alone."""
+    rooms = hosts(s)
     for j in range(s.n_types):
-        slots(s)[j] += sign * most(s)[c, j]
-        rooms[j] += sign * room if most(s)[c, j] > 0 else 0.0
+        slots(s)[j] = 0
+        rooms[j] = 0.0
+    rooms[s.n_types] = 0.0
+    for c in range(s.n_classes):
+        n, room = present_by_class(s)[c], 0.0
+        for r in range(s.n_resources):
+            largest = _largest(s, r)
+            room += capacity(s)[c, r] / largest if largest > 0 else 0.0
+        rooms[s.n_types] += n * room
+        for j in range(s.n_types):
+            slots(s)[j] += n * most(s)[c, j]
+            rooms[j] += n * room if most(s)[c, j] > 0 else 0.0
     set_gains(s)
     policy_ints(s)[STALE] = 1
 
@@ -129,9 +146,8 @@ def _price_resources(s: State) -> None:
     sums, pi, top = use_sums(s), resource_prices(s), 0.0
     for r in range(s.n_resources):
         total = 0
-        for server in range(s.max_servers):
-            if servers(s)[server, STATUS] == PRESENT:
-                total += capacity(s)[servers(s)[server, CLASS], r]
+        for c in range(s.n_classes):
+            total += present_by_class(s)[c] * capacity(s)[c, r]
         share = sums[r] / policy_ints(s)[SEEN] / total if total > 0 else 0.0
         sums[r] = math.pow(share, policy_floats(s)[POWER])
         top = max(top, sums[r])
@@ -161,73 +177,71 @@ def set_prices(s: State) -> None:
     for n in range(J - 1, -1, -1):
         j = order(s)[0, n]
         for r in range(R):
-            rate[n * R + r] = p[j] / demand(s)[j, r] if demand(s)[j, r] > 0 else math.inf
+            rate[n, r] = p[j] / demand(s)[j, r] if demand(s)[j, r] > 0 else math.inf
             if n < J - 1:
-                rate[n * R + r] = max(rate[n * R + r], rate[(n + 1) * R + r])
+                rate[n, r] = max(rate[n, r], rate[n + 1, r])
     for place in range(MEMO):
         _known(s)[place] = -1.0
     policy_ints(s)[STALE] = 0
 
 
 @kernel
-def spoilt(s: State, room: I8, j: int, size: I8) -> float:
-    """V(room) - p_j - V(room - size): how much usable room a job of type j spoils."""
-    first = WORK + 2 * s.n_types
-    rest = policy_ints(s)[first : first + s.n_resources]
+def spoilt(s: State, c: int, room: I8, j: int, size: I8) -> float:
+    """V(room) - p_j - V(room - size): how much usable room on a server of class c a job of type j spoils."""
+    rest = int_field(s, REST)
     for r in range(s.n_resources):
         rest[r] = room[r] - size[r]
-    before = usable(s, room)
-    return before - prices(s)[j] - usable(s, rest)
+    before = usable(s, c, room)
+    return before - prices(s)[j] - usable(s, c, rest)
 
 
 @kernel
-def usable(s: State, room: I8) -> float:
-    """V(room), from the memo or by search."""
+def usable(s: State, c: int, room: I8) -> float:
+    """V(room) on a server of class c, from the memo or by search."""
     if policy_ints(s)[STALE]:
         set_prices(s)
-    J, R = s.n_types, s.n_resources
-    place = 1
+    R, kind = s.n_resources, c if s.restricted else 0  # without requirements all classes take all types
+    place = kind + 1
     for r in range(R):
         place = (place * 1000003 + room[r]) % 2147483647
     place &= MEMO - 1
-    first = WORK + 2 * J + R + (J + 1) * R + J + place * R
-    key, values = policy_ints(s)[first : first + R], _known(s)
-    known = values[place] >= 0.0
+    key, values = int_table(s, KEYS)[place], _known(s)
+    known = values[place] >= 0.0 and key[R] == kind
     for r in range(R):
         known = known and key[r] == room[r]
     if not known:
         for r in range(R):
             key[r] = room[r]
-        values[place] = _search(s, room)
+        key[R] = kind
+        values[place] = _search(s, kind, room)
     return float(values[place])
 
 
 @kernel
-def _search(s: State, room: I8) -> float:
+def _search(s: State, c: int, room: I8) -> float:
     """The largest types first, as many as fit, then fewer; exact within NODES steps."""
     J, R, p, rate = s.n_types, s.n_resources, prices(s), _bounds(s)
-    first = WORK + 2 * J + R
-    rest, counts = policy_ints(s)[first : first + (J + 1) * R], policy_ints(s)[first + (J + 1) * R :]
+    rest, counts = int_table(s, SEARCH_ROOM), int_field(s, SEARCH_COUNTS)
     for r in range(R):
-        rest[r] = room[r]
+        rest[0, r] = room[r]
     n, value, best = 0, 0.0, 0.0
     for _ in range(NODES):
         # no filling of what is left at depth n is worth more than this
         more = math.inf if n < J else 0.0
         for r in range(R if n < J else 0):
-            if rate[n * R + r] < math.inf:
-                more = min(more, rate[n * R + r] * rest[n * R + r])
+            if rate[n, r] < math.inf:
+                more = min(more, rate[n, r] * rest[n, r])
         if value + more > best + TINY:
             j = order(s)[0, n]
             count = np.int64(-1)
             for r in range(R):
                 if demand(s)[j, r] > 0:
-                    fit = rest[n * R + r] // demand(s)[j, r]
+                    fit = rest[n, r] // demand(s)[j, r]
                     count = fit if count < 0 else min(count, fit)
-            count = max(count, np.int64(0))
+            count = max(count, np.int64(0)) if not s.restricted or allowed(s)[c, j] else np.int64(0)
             counts[n] = count
             for r in range(R):
-                rest[(n + 1) * R + r] = rest[n * R + r] - count * demand(s)[j, r]
+                rest[n + 1, r] = rest[n, r] - count * demand(s)[j, r]
             value += count * p[j]
             best = max(best, value)
             n += 1
@@ -243,6 +257,6 @@ def _search(s: State, room: I8) -> float:
         for m in range(n + 1):
             value += counts[m] * p[order(s)[0, m]]
         for r in range(R):
-            rest[(n + 1) * R + r] += demand(s)[order(s)[0, n], r]
+            rest[n + 1, r] += demand(s)[order(s)[0, n], r]
         n += 1
     return best

@@ -1,0 +1,146 @@
+"""Writing a situation down: from a state and the names that go with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slotwise.errors import InputError
+from slotwise.model import Cluster, JobType
+from slotwise.scheduling import chance
+from slotwise.scheduling.learnt import Names
+from slotwise.scheduling.policy import Policy
+from slotwise.scheduling.register import Register
+from slotwise.scheduling.situation import STATUSES, PolicyState, RunningTable, ServerTable, Situation, WaitingTable
+from slotwise.scheduling.state import CLASS, MODE, QUEUE, SERVER, STATUS, TYPE, WAITING
+from slotwise.scheduling.store import Store
+
+I8 = NDArray[np.int64]
+
+
+def capture(store: Store, register: Register, cluster: Cluster, types: Sequence[JobType], now: float) -> Situation:
+    """All that is known."""
+    for server_class in cluster.servers:
+        if server_class.feasible is not None:
+            raise InputError(
+                "has a predicate of its own, which cannot be written down",
+                where=f"server class {server_class.name}",
+                remedy="give demands and capacities",
+            )
+    state: Any = store.state
+    numbers = sorted(register.server_of)
+    rows = store.arrays["servers"][numbers]
+    place_of = np.full(max(1, state.max_servers), -1, np.int64)
+    place_of[numbers] = np.arange(len(numbers))
+    servers = ServerTable(
+        [register.server_of[number] for number in numbers],
+        rows[:, CLASS].tolist(),
+        [STATUSES[status] for status in rows[:, STATUS].tolist()],
+        numbers,
+    )
+    return Situation(
+        now=now,
+        resources=list(cluster.resources),
+        classes=[server_class.model_copy(update={"count": 0}) for server_class in cluster.servers],
+        types=list(types),
+        digits=list(store.sizes.digits),
+        places=int(state.n_places),
+        last_sequence=int(state.last_sequence),
+        servers=servers,
+        waiting=_waiting(store, register, place_of),
+        running=_running(store, register, place_of),
+        policy=_policy(store, cluster, types, servers, place_of),
+    )
+
+
+def _waiting(store: Store, register: Register, place_of: I8) -> WaitingTable:
+    state: Any = store.state
+    rows, J = store.arrays["jobs"], int(state.n_types)
+    jobs = np.flatnonzero(rows[:, SERVER] == WAITING)
+    queue = rows[jobs, QUEUE].astype(np.int64)
+    rank = in_queue_order(store, jobs)
+    order = np.lexsort((rank, queue))
+    jobs, queue = jobs[order], queue[order]
+    owner = None
+    if state.own_queues:
+        at = np.append(place_of, -1)[queue // J]  # the last queues are those of jobs that no server could take
+        owner = [None if place < 0 else int(place) for place in at]
+    earlier = [register.earlier.get(i, 0) for i in jobs.tolist()] if register.earlier else []
+    return WaitingTable(**_common(store, register, jobs), attempts=earlier if any(earlier) else None, queue=owner)
+
+
+def in_queue_order(store: Store, jobs: I8) -> I8:
+    """For each of the waiting jobs a number that grows along its queue."""
+    sequence = store.sequence[jobs]
+    if not store.state.own_queues:
+        return sequence  # within a type who came first is before the others
+    rank = np.zeros(store.state.max_jobs, np.int64)
+    for head in store.arrays["queues"][:, 1].tolist():
+        place = 0
+        while head >= 0:
+            rank[head] = place
+            place, head = place + 1, int(store.arrays["jobs"][head, 2])
+    return rank[jobs]
+
+
+def _running(store: Store, register: Register, place_of: I8) -> RunningTable:
+    rows = store.arrays["jobs"]
+    jobs = np.flatnonzero(rows[:, SERVER] >= 0)
+    jobs = jobs[np.argsort(store.sequence[jobs])]
+    return RunningTable(
+        **_common(store, register, jobs),
+        attempts=[1 + register.earlier.get(i, 0) for i in jobs.tolist()],
+        server=place_of[rows[jobs, SERVER]].tolist(),
+        started=[register.started[i] for i in jobs.tolist()],
+    )
+
+
+def _common(store: Store, register: Register, jobs: I8) -> dict[str, Any]:
+    """The columns that waiting and running jobs share."""
+    state: Any = store.state
+    types = store.arrays["jobs"][jobs, TYPE]
+    sizes = store.sizes.demand[types]
+    if state.actual:
+        sizes = store.arrays["job_demand"][jobs]
+    elif register.demands:
+        sizes = np.array([register.demands.get(int(i), row) for i, row in zip(jobs, sizes, strict=True)], np.int64)
+    own = len(jobs) > 0 and bool((sizes != store.sizes.demand[types]).any())
+    durations: list[float | None] = []
+    if state.keeps_lists:
+        durations = [x if np.isfinite(x) else None for x in store.arrays["job_times"][jobs, 0].tolist()]
+    elif register.durations:
+        durations = [register.durations.get(i) for i in jobs.tolist()]
+    return {
+        "job": [register.job_of[i] for i in jobs.tolist()],
+        "type": types.tolist(),
+        "sequence": store.sequence[jobs].tolist(),
+        "submitted": [register.submitted[i] for i in jobs.tolist()],
+        "demand": sizes.tolist() if own else None,
+        "duration": durations if any(d is not None for d in durations) else None,
+    }
+
+
+def _policy(
+    store: Store, cluster: Cluster, types: Sequence[JobType], servers: ServerTable, place_of: I8
+) -> PolicyState:
+    policy, numbers = store.policy, servers.number
+    present = np.array([status == "present" for status in servers.status], np.bool_)
+    names = Names([t.name for t in types], range(len(types)), cluster.resources, servers.name, numbers)
+    return PolicyState(
+        name=policy.label,
+        options=options_of(policy),
+        random=list(chance.words(store.state)),
+        mode=np.where(present, store.arrays["servers"][numbers, MODE], 0).tolist(),
+        slots=np.where(present[:, None], store.configuration[numbers], 0).tolist(),
+        filed=place_of[store.filing_order()].tolist(),
+        learnt=policy.learnt(store, names),
+    )
+
+
+def options_of(policy: Policy) -> dict[str, Any]:
+    """The options that were given: what was not follows the defaults of whoever reads it."""
+    options: dict[str, Any] = policy.options.model_dump(mode="json", exclude_unset=True)
+    return options

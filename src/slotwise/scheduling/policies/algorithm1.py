@@ -1,0 +1,144 @@
+"""Algorithm 1 of the paper as a policy: its options, what its servers do and why its jobs wait. The kernels are in `slots`."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from slotwise.scheduling.policies import slots
+from slotwise.scheduling.policy import Policy, SolverOptions
+from slotwise.scheduling.reasons import Because, Reason
+from slotwise.scheduling.state import ACTIVE, MODE, STALLED
+from slotwise.scheduling.store import Store
+from slotwise.scheduling.view import View
+from slotwise.scheduling.weights import best_weight, weight_of
+
+DEFAULT_CAP = 0.1
+"""of the servers may stall at a time, with h(Q)"""
+
+
+class BetaOptions(SolverOptions):
+    """When a server is worth too little; the defaults are those of section 7 of the paper."""
+
+    beta: float | None = Field(
+        None, description="a constant beta instead of h(Q); also turns q(s) off unless stall_cap is given"
+    )
+    b: float = Field(0.9, gt=0, lt=1, description="h(Q) = b (p + (1 - p) tanh(z sum Q)): the limit of beta")
+    p: float = Field(-0.05, le=1, description="h(Q): weight of the constant part")
+    z: float = Field(0.005, gt=0, description="h(Q): how fast beta grows with the queues")
+    stall_cap: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description=f"at most this share of the servers stalls at a time (default {DEFAULT_CAP} with h(Q))",
+    )
+    spread: Literal["linear-cap", "cap", "off"] = Field(
+        "linear-cap", description="q(s): (1 - s) 1(s < cap), 1(s < cap), or 1"
+    )
+
+    @model_validator(mode="after")
+    def _beta(self) -> BetaOptions:
+        if self.beta is not None and not 0 < self.beta < 1:
+            raise ValueError("beta must be between 0 and 1")
+        return self
+
+    @property
+    def cap(self) -> float | None:
+        """The share of the servers that may stall at a time; None where q(s) = 1."""
+        if self.spread == "off" or (self.beta is not None and self.stall_cap is None):
+            return None
+        return DEFAULT_CAP if self.stall_cap is None else self.stall_cap
+
+    def h(self, waiting: int) -> float:
+        """h(Q), or the constant beta."""
+        if self.beta is not None:
+            return self.beta
+        return self.b * (self.p + (1.0 - self.p) * math.tanh(self.z * waiting))
+
+
+def write_beta(o: BetaOptions, store: Store) -> None:
+    """beta(Q, s), as `slots.beta` reads it."""
+    whole, real = store.arrays["policy_ints"], store.arrays["policy_floats"]
+    whole[slots.STALLS], whole[slots.ADAPTS] = 1, o.beta is None
+    if o.cap is not None:
+        cap = Fraction(str(o.cap))
+        whole[slots.SPREADS] = {"cap": 1, "linear-cap": 2}[o.spread]
+        whole[slots.CAP_TOP], whole[slots.CAP_BOTTOM] = cap.numerator, cap.denominator
+    real[slots.B] = o.beta if o.beta is not None else o.b
+    real[slots.P], real[slots.Z] = o.p, o.z
+    store.values_of(slots.H)[:] = [o.h(q) for q in range(slots.KNOWN)]
+
+
+class SlotPolicy(Policy):
+    """A policy whose servers have configurations of slots: what is common to Algorithm 1 and M14."""
+
+    memory = slots.MEMORY
+    keeps = frozenset()  # slots say what fits
+    compiled = True
+    arrive, complete = staticmethod(slots.arrive), staticmethod(slots.complete)
+    join, leave = staticmethod(slots.join), staticmethod(slots.leave)
+    resume, file = staticmethod(slots.resume), staticmethod(slots.file)
+
+    def why_waits(self, view: View, i: int) -> Because:
+        store, j = view.store, view.type_of(i)
+        state: Any = store.state
+        active = view.present & (
+            store.arrays["servers"][:, MODE] == ACTIVE
+        )  # what a stalled one holds is not on offer
+        figures = {
+            "taken": int(store.running[active, j].sum()),
+            "stalled": int(state.n_stalled),
+            "servers": int(state.n_servers),
+        }
+        return Because(Reason.NO_SLOT, figures)
+
+    def describe(self, view: View, server: int) -> tuple[Because, ...]:
+        store, mode = view.store, view.store.arrays["servers"][server, MODE]
+        figures: dict[str, Any] = {"holding": view.holding(server)}
+        if mode == STALLED:
+            return (Because(Reason.STALLED, figures | stalled_because(view, server)),)
+        if mode == ACTIVE:
+            figures |= {
+                "configuration": view.counts(store.configuration[server]),
+                "beta": float(slots.beta(store.state)),
+                "weight": float(weight_of(store.state, server)),
+                "best": float(best_weight(store.state, server)),
+            }
+            return (Because(Reason.ACTIVE, figures),)
+        return (Because(Reason.EMPTY),)
+
+
+def stalled_because(view: View, server: int) -> dict[str, float]:
+    """The figures of the moment at which the server stalled."""
+    weight, share, best = (float(x) for x in view.store.values_of(slots.BECAUSE)[server])
+    return {"weight": weight, "beta": share, "best": best}
+
+
+class Algorithm1Options(BetaOptions):
+    """Options of Algorithm 1."""
+
+    reduce_stalls: bool = Field(
+        True, description="reset a stalled server as soon as its jobs are a subset of the best configuration"
+    )
+    faithful: bool = Field(
+        False, description="the paper's words: configurations change at resets only, also on empty servers"
+    )
+
+
+class Algorithm1(SlotPolicy):
+    """Section 3 of the paper, with the customisations of section 6."""
+
+    name = "algorithm1"
+    summary = (
+        "fixed configurations; a server worth less than beta of the best stalls, drains and resets (the paper)"
+    )
+    Options = Algorithm1Options
+
+    def prepare(self, store: Store) -> None:
+        o: Algorithm1Options = self.options
+        write_beta(o, store)
+        whole = store.arrays["policy_ints"]
+        whole[slots.FAITHFUL], whole[slots.REDUCES] = o.faithful, o.reduce_stalls

@@ -1,0 +1,66 @@
+"""What `guarded` remembers, beside what `slots` does, whose beta it uses. J types, R resources."""
+
+from __future__ import annotations
+
+from slotwise.scheduling.policies import slots
+from slotwise.scheduling.policymemory import Memory
+
+MEMORY = Memory(slots.MEMORY)
+
+# options
+BASE = MEMORY.number("tightness", kept=False)
+EXPONENT = MEMORY.number("size_exponent", kept=False)
+POWER = MEMORY.number("scarcity", kept=False)
+PERSISTENCE = MEMORY.number("persistence", kept=False)
+FLOOR = MEMORY.number("floor", kept=False)
+STANDING = MEMORY.number("standing", kept=False)
+
+# `turning`
+SPOILS = MEMORY.count("spoils", start=1)
+"""whether V(F) means anything here"""
+CLOCK = MEMORY.count("clock")
+"""events so far"""
+NEXT_LOOK = MEMORY.count("next_look")
+"""at how many turns are looked at again"""
+TURN = MEMORY.numbers("turn", per="server", columns=4)
+PLACE = MEMORY.count("place", kept=False)
+FILL = MEMORY.count("fill", kept=False)
+MAKE_USE = MEMORY.count("make_use", kept=False)
+"""where `place`, `find_filling` and `make_use` are, which are linked late"""
+
+# `gains`
+ENDED = MEMORY.count("completions")
+NEXT_ESTIMATE = MEMORY.count("next_estimate", start=256)
+ARRIVED = MEMORY.count("arrivals")
+GAINS = MEMORY.numbers("gains", per="type", kept=False)
+PACES = MEMORY.numbers("paces", per="type", start=1.0)
+ENDED_BY_TYPE = MEMORY.numbers("ended", per="type")
+COUNTED = MEMORY.numbers("counted", per="type")
+SLOTS = MEMORY.counts("slots", per="type", kept=False)
+
+# `floors`
+HOLDERS = MEMORY.servers("standing_slots", per="type")
+
+# `usable`
+SEEN = MEMORY.count("seen")
+"""completions since prices were set"""
+STALE = MEMORY.count("stale", kept=False, start=1)
+"""whether prices of jobs are out of date"""
+USE = MEMORY.numbers("use", per="resource")
+RESOURCE_PRICES = MEMORY.numbers("prices", per="resource", start=1.0)
+PRICES = MEMORY.numbers("job_prices", per="type", kept=False)
+HOSTS = MEMORY.numbers("hosts", per=lambda store: store.state.n_types + 1, kept=False)
+BOUNDS = MEMORY.numbers("bounds", per="type", columns="resource", kept=False)
+REST = MEMORY.counts("rest", per="resource", kept=False)
+SEARCH_ROOM = MEMORY.counts(
+    "search_room", per=lambda store: store.state.n_types + 1, columns="resource", kept=False
+)
+SEARCH_COUNTS = MEMORY.counts("search_counts", per="type", kept=False)
+MEMO = 4096
+"""free vectors of which V is remembered"""
+KEYS = MEMORY.counts("keys", per=MEMO, columns=lambda store: store.state.n_resources + 1, kept=False)
+VALUES = MEMORY.numbers("values", per=MEMO, kept=False, start=-1.0)
+
+# `fillings`
+HELD = MEMORY.number("held", kept=False)
+"""the weight that a server would hold with the best filling"""

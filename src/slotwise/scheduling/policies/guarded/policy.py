@@ -1,0 +1,107 @@
+"""`guarded` as a policy: its options, what its servers do and why its jobs wait."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from slotwise.scheduling.hooks import late
+from slotwise.scheduling.learnt import Names
+from slotwise.scheduling.policies.algorithm1 import BetaOptions, stalled_because, write_beta
+from slotwise.scheduling.policies.guarded import fillings, floors, memory, turning, usable
+from slotwise.scheduling.policy import FitOptions, Policy
+from slotwise.scheduling.reasons import Because, Reason
+from slotwise.scheduling.state import MODE, PREVIOUS, STALLED
+from slotwise.scheduling.store import Store
+from slotwise.scheduling.view import View
+
+
+class GuardedOptions(BetaOptions, FitOptions):
+    """Options of the guarded policy; no scenario should need others than the defaults."""
+
+    z: float = Field(0.0005, gt=0, description="h(Q): how fast beta grows with the queues")
+    tightness: float = Field(
+        20.0, ge=0, description="c: how many waiting jobs of each type the tightness of a packing is worth"
+    )
+    size_exponent: float = Field(
+        1.25, ge=0, description="a waiting job counts (share of a server that it takes)^this"
+    )
+    scarcity: float = Field(4.0, ge=0, description="the price of a resource is its use to this power")
+    floor: float = Field(
+        0.1, ge=0, description="types that run less than an even part of this share of the cluster go first"
+    )
+    standing: float = Field(
+        0.01,
+        ge=0,
+        description="such a type has a slot kept open while others wait, if it takes no more than an even part of this share",
+    )
+    persistence: float = Field(
+        4.0,
+        gt=0,
+        description="a turn is given up, the first time, when it has lost so many events for each running job",
+    )
+
+
+class Guarded(Policy):
+    """The delay of tight packing with the guarantee of Algorithm 1."""
+
+    name = "guarded"
+    summary = "packs tightly while queues are short; turns servers to max-weight configurations when they grow"
+    Options = GuardedOptions
+    memory = memory.MEMORY
+    keeps = frozenset({"free", "fit", "use"})
+    compiled = True
+    arrive, complete = staticmethod(turning.arrive), staticmethod(turning.complete)
+    join, leave, cancel = staticmethod(turning.join), staticmethod(turning.leave), staticmethod(turning.cancel)
+    stop, file = staticmethod(turning.stop), staticmethod(turning.file)
+
+    def prepare(self, store: Store) -> None:
+        o: GuardedOptions = self.options
+        write_beta(o, store)
+        whole, real = store.arrays["policy_ints"], store.arrays["policy_floats"]
+        whole[memory.PLACE], whole[memory.FILL] = late(turning.place), late(fillings.find_filling)
+        whole[memory.MAKE_USE] = late(turning.make_use)
+        for place in (
+            memory.BASE,
+            memory.EXPONENT,
+            memory.POWER,
+            memory.FLOOR,
+            memory.STANDING,
+            memory.PERSISTENCE,
+        ):
+            real[place] = getattr(o, self.memory.real[place].name)
+        store.put_score(1.0 / np.maximum(store.sizes.capacity.max(axis=0), 1))
+
+    def recall(self, store: Store, values: dict[str, Any], names: Names) -> None:
+        super().recall(store, values, names)
+        for j, holder in enumerate(floors.holders(store.state)):
+            if holder:
+                store.arrays["free"][holder - 1] -= store.sizes.demand[j]
+
+    def recalled(self, store: Store) -> None:
+        usable.count_servers(store.state)
+
+    def why_waits(self, view: View, i: int) -> Because:
+        if because := view.no_room(i):
+            return because
+        store = view.store
+        if store.arrays["jobs"][i, PREVIOUS] < 0:
+            room = view.with_room(i)
+            turning_ = room & (store.arrays["servers"][:, MODE] == STALLED)
+            if (turning_ == room).all():
+                return Because(Reason.TURNED_AWAY, {"turning": int(turning_.sum())})
+            if store.state.actual and fillings.by_type(store.state):
+                return Because(Reason.COUNTS_AS_TYPE, {"demand": view.sizes(store.sizes.demand[view.type_of(i)])})
+        return super().why_waits(view, i)
+
+    def describe(self, view: View, server: int) -> tuple[Because, ...]:
+        store = view.store
+        if store.arrays["servers"][server, MODE] == STALLED:
+            figures = {"holding": view.holding(server), "configuration": view.counts(store.configuration[server])}
+            return (Because(Reason.TURNS, figures | stalled_because(view, server)),)
+        because = super().describe(view, server)
+        if kept := view.counts(floors.holders(store.state) == server + 1):
+            because = (*because, Because(Reason.KEEPS_SLOTS, {"slots": kept}))
+        return because

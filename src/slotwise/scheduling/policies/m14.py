@@ -1,0 +1,47 @@
+"""M14, MaxWeight at local refresh times (a reconstruction), as a policy. The kernels are those of Algorithm 1, in `slots`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from slotwise.scheduling.policies.algorithm1 import SlotPolicy
+from slotwise.scheduling.policy import SolverOptions
+from slotwise.scheduling.reasons import Because, Reason
+from slotwise.scheduling.state import QUEUE
+from slotwise.scheduling.view import View
+
+
+class M14Options(SolverOptions):
+    """Options of M14."""
+
+    weights: Literal["queue", "log"] = Field("queue", description="weigh a type by Q, or by log(1 + Q)")
+    queues: Literal["central", "own"] = Field(
+        "central", description="common queues, or one per server joined by the shortest-queue rule"
+    )
+
+
+class M14(SlotPolicy):
+    """Maguluri & Srikant's MaxWeight with configurations renewed at local refresh times (a reconstruction)."""
+
+    name = "m14"
+    summary = "MaxWeight at local refresh times: a configuration is kept until the server is empty (reconstruction)"
+    Options = M14Options
+
+    @property
+    def own_queues(self) -> bool:
+        return bool(self.options.queues == "own")
+
+    @property
+    def log_weights(self) -> bool:
+        return bool(self.options.weights == "log")
+
+    def why_waits(self, view: View, i: int) -> Because:
+        if self.own_queues:
+            server, j = int(view.store.arrays["jobs"][i, QUEUE]) // len(view.types), view.type_of(i)
+            if server in view.server_of:
+                slots, taken = int(view.store.configuration[server, j]), int(view.store.running[server, j])
+                name = view.server_of[server]
+                return Because(Reason.OWN_QUEUE, {"server": name, "slots": slots, "taken": taken})
+        return super().why_waits(view, i)

@@ -1,0 +1,244 @@
+"""What is measured at each step of the loop."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from slotwise._kernel import kernel
+from slotwise.scheduling.memory import natural
+from slotwise.scheduling.state import (
+    HEAD,
+    SERVER,
+    TYPE,
+    WAITING,
+    State,
+    capacity,
+    demand,
+    jobs,
+    queue_length,
+    queues,
+    running_by_type,
+    sequence,
+    used,
+)
+from slotwise.simulation.agenda import ARRIVAL, DURATION, THROWN_BACK, Agenda, stays
+from slotwise.simulation.histogram import bin_of
+from slotwise.simulation.meter import (
+    COUNT,
+    FIRST_COLUMNS,
+    LARGEST,
+    NEVER,
+    ROW_ARRIVAL,
+    ROW_DURATION,
+    ROW_END,
+    ROW_SERVER,
+    ROW_START,
+    ROW_TYPE,
+    SAMPLES,
+    SQUARES,
+    SUM,
+    Meter,
+    area_capacity,
+    area_running,
+    area_used,
+    capacity_now,
+    queue_area,
+    row_of,
+    rows,
+    samples,
+    shift,
+    slowdown_bins,
+    wait_bins,
+    wait_sums,
+)
+
+
+@kernel
+def advance(s: State, a: Agenda, m: Meter, now: float) -> None:
+    """Let time pass until `now`, with everything as it is."""
+    while m.next_sample <= now:
+        take_sample(s, m)
+    if s.keeps_use:
+        for r in range(s.n_resources):
+            area_used(m)[m.somebody_waits, r] += used(s)[r] * (now - a.now)
+    a.now = now
+
+
+@kernel
+def note_arrival(m: Meter, i: int, j: int, now: float, service: float) -> None:
+    """A job has come that takes the number i."""
+    if m.recording:
+        row = rows(m)[natural(m.n_rows)]
+        row_of(m)[i] = m.n_rows
+        row[ROW_ARRIVAL], row[ROW_TYPE], row[ROW_DURATION] = now, j, service
+        m.n_rows += 1
+
+
+@kernel
+def note_end(m: Meter, i: int, j: int, now: float) -> None:
+    """Job i of type j ends."""
+    shift(m)[j] -= now - m.added_until
+    if m.recording:
+        rows(m)[natural(row_of(m)[i]), ROW_END] = now
+
+
+@kernel
+def note_start(s: State, a: Agenda, m: Meter, i: int, now: float, oldest: int) -> None:
+    """Job i starts; `oldest` is the sequence number of who has waited longest and still does."""
+    j, stay = natural(jobs(s)[i, TYPE]), stays(a)[i]
+    shift(m)[j] += now - m.added_until
+    m.overtakes += sequence(s)[i] > oldest
+    if m.warm:
+        measure_wait(m, j, stay[ARRIVAL], stay[THROWN_BACK], stay[DURATION], now)
+    if m.recording:
+        row = rows(m)[natural(row_of(m)[i])]
+        row[ROW_START], row[ROW_SERVER] = now, jobs(s)[i, SERVER]
+
+
+@kernel
+def measure_wait(m: Meter, j: int, arrival: float, thrown_back: float, service: float, now: float) -> None:
+    """A job of type j starts. Only those who came after the warm-up count as waits, and of who was thrown back by a failing server
+    the wait before the first start: what comes later counts as queue."""
+    if arrival < m.measured_from or thrown_back >= arrival:
+        queue_area(m)[j] += now - max(arrival, thrown_back, m.measured_from)
+        return
+    wait = now - arrival
+    if wait <= 0.0:
+        wait_bins(m)[j, 0] += 1  # `finish` adds what follows from it
+        return
+    sums = wait_sums(m)[j]
+    sums[COUNT] += 1.0
+    sums[SUM] += wait
+    sums[SQUARES] += wait * wait
+    sums[LARGEST] = max(sums[LARGEST], wait)
+    wait_bins(m)[j, natural(bin_of(wait))] += 1
+    queue_area(m)[j] += wait
+    slowdown = 1.0 + wait / max(service, m.slowdown_floor)
+    m.slowdown_sum += slowdown
+    slowdown_bins(m)[natural(bin_of(slowdown))] += 1
+
+
+@kernel
+def note_lost(m: Meter, i: int, work: float) -> None:
+    """A failing server threw job i back; `work` is what it had done."""
+    m.lost += 1
+    m.lost_work += work
+    if m.recording:
+        row = rows(m)[natural(row_of(m)[i])]
+        row[ROW_START] = row[ROW_SERVER] = np.nan
+
+
+@kernel
+def oldest_waiting(s: State) -> int:
+    """The sequence number of the job that has waited longest; NEVER where nobody waits, or queues belong to servers."""
+    oldest = NEVER
+    if s.n_waiting > 0 and not s.own_queues:
+        for j in range(s.n_types):
+            head = queues(s)[j, HEAD]
+            born = sequence(s)[natural(max(head, 0))]  # read in any case: no branch that nobody can predict
+            oldest = min(oldest, born if head >= 0 else NEVER)
+    return oldest
+
+
+@kernel
+def add_up(s: State, m: Meter, now: float) -> None:
+    """Add up the areas until now. With n(t) jobs of a type running at t, and t_0 when they were last added up,
+
+        integral of n over [t_0, now] = n(now) (now - t_0) - sum of (t - t_0) over starts + the same over ends,
+
+    so that nothing is added up at each event for each type. It must be done when the servers, or whether somebody waits, change.
+    """
+    passed, waits = now - m.added_until, natural(m.somebody_waits)
+    for j in range(s.n_types):
+        area_running(m)[waits, j] += running_by_type(s)[j] * passed - shift(m)[j]
+        shift(m)[j] = 0.0
+    m.area_stalled += m.stalled * passed
+    if waits:
+        m.span_waiting += passed
+    else:
+        m.span_quiet += passed
+    m.added_until = now
+    m.somebody_waits = s.n_waiting > 0
+    m.stalled = s.n_stalled
+
+
+@kernel
+def add_up_capacity(s: State, m: Meter, now: float) -> None:
+    """Add up the capacity, and the servers, of the time since they last changed."""
+    add_up(s, m, now)
+    m.area_servers += m.servers_now * (m.span_quiet + m.span_waiting)
+    for r in range(m.n_resources):
+        area_capacity(m)[0, r] += capacity_now(m)[r] * m.span_quiet
+        area_capacity(m)[1, r] += capacity_now(m)[r] * m.span_waiting
+    m.span_quiet = m.span_waiting = 0.0
+
+
+@kernel
+def change_capacity(s: State, m: Meter, c: int, sign: int, now: float) -> None:
+    """A server of class c comes (+1) or goes (-1)."""
+    add_up_capacity(s, m, now)
+    m.servers_now += sign
+    for r in range(s.n_resources):
+        capacity_now(m)[r] += sign * capacity(s)[c, r]
+
+
+@kernel
+def take_sample(s: State, m: Meter) -> None:
+    """One row of the time series; when the buffer is full every second row goes and the step doubles."""
+    table = samples(m)
+    if m.n_samples == SAMPLES:
+        for n in range(SAMPLES // 2):
+            for column in range(FIRST_COLUMNS + s.n_types):
+                table[n, column] = table[2 * n, column]
+        m.n_samples = SAMPLES // 2
+        m.sample_every *= 2.0
+        m.next_sample = table[m.n_samples - 1, 0] + m.sample_every
+        return
+    row = table[m.n_samples]
+    row[0], row[1], row[2], row[3] = m.next_sample, s.n_waiting, s.n_running, s.n_stalled
+    for j in range(s.n_types):
+        row[FIRST_COLUMNS + j] = queue_length(s)[j]
+    m.n_samples += 1
+    m.next_sample += m.sample_every
+
+
+@kernel
+def start_measuring(s: State, m: Meter, now: float) -> None:
+    """The warm-up is over: forget what was added up."""
+    add_up(s, m, now)
+    m.warm = 1
+    m.measured_from = now
+    m.area_stalled = 0.0
+    m.span_quiet = m.span_waiting = m.area_servers = 0.0
+    m.stalls_before = s.stalls
+    m.resets_before = s.resets
+    m.overtakes = 0
+    m.lost = 0
+    m.lost_work = 0.0
+    for r in range(s.n_resources):
+        area_used(m)[0, r] = area_used(m)[1, r] = 0.0
+        area_capacity(m)[0, r] = area_capacity(m)[1, r] = 0.0
+    for j in range(s.n_types):
+        queue_area(m)[j] = area_running(m)[0, j] = area_running(m)[1, j] = 0.0
+
+
+@kernel
+def finish(s: State, a: Agenda, m: Meter) -> None:
+    """Bring the sums up to the last moment, those who started at once and those who still wait included."""
+    if not m.warm:
+        start_measuring(s, m, a.now)
+    for j in range(s.n_types):
+        at_once = wait_bins(m)[j, 0]
+        wait_sums(m)[j, COUNT] += at_once
+        m.slowdown_sum += at_once
+        slowdown_bins(m)[bin_of(1.0)] += at_once
+    add_up_capacity(s, m, a.now)
+    for i in range(s.max_jobs):
+        if jobs(s)[i, SERVER] == WAITING:
+            since = max(stays(a)[i, ARRIVAL], stays(a)[i, THROWN_BACK])
+            queue_area(m)[jobs(s)[i, TYPE]] += a.now - max(since, m.measured_from)
+    if not s.keeps_use:
+        for r in range(s.n_resources):
+            for j in range(s.n_types):
+                area_used(m)[0, r] += area_running(m)[0, j] * demand(s)[j, r]
+                area_used(m)[1, r] += area_running(m)[1, j] * demand(s)[j, r]

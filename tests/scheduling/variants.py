@@ -1,0 +1,38 @@
+"""Every policy, with the options that change how it works: what the property tests go through."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slotwise.scheduling import POLICIES
+
+VARIANTS: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in POLICIES]
+VARIANTS += [
+    ("algorithm1", {"beta": 0.9}),
+    ("algorithm1", {"beta": 0.9, "reduce_stalls": False}),
+    ("algorithm1", {"beta": 0.9, "stall_cap": 0.5}),
+    ("algorithm1", {"beta": 0.9, "faithful": True}),
+    ("algorithm1", {"p": 0.9, "spread": "cap", "stall_cap": 0.5}),
+    ("algorithm1", {"p": 0.9, "spread": "off", "ties": "first"}),
+    ("algorithm1", {"p": 0.9, "spread": "off", "faithful": True, "reduce_stalls": False}),
+    *[
+        ("algorithm1", {"beta": 0.9, "solver": solver})
+        for solver in ("hull", "enumerate", "dp", "greedy", "greedy-fill", "approximate")
+    ],
+    ("m14", {"weights": "log"}),
+    ("m14", {"queues": "own"}),
+    ("m14", {"queues": "own", "weights": "log", "ties": "first", "solver": "dp"}),
+    ("g16", {"alpha": 5.0}),
+    *[
+        (name, {"pack_by": "type"})
+        for name in POLICIES
+        if name not in ("algorithm1", "m14", "g16", "g16-retention")
+    ],
+    ("myopic-maxweight", {"solver": "dp"}),
+    ("myopic-maxweight", {"solver": "approximate"}),
+]
+
+
+def label(variant: tuple[str, dict[str, Any]]) -> str:
+    name, options = variant
+    return " ".join([name, *(f"{key}={value}" for key, value in options.items())])
