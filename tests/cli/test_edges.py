@@ -230,7 +230,7 @@ def test_a_policy_that_cannot_run_this_is_refused_before_the_others_run(
     def run(*_: Any) -> None:
         raise AssertionError("something ran")
 
-    monkeypatch.setattr("slotwise.simulation.simulate.replicate", run)
+    monkeypatch.setattr("slotwise.simulation.engines.replicate", run)
     code, _, err = called(capsys, "compare", "table1", "-p", "fifo,vqs", "--set", "run.events=2000")
     assert (code, "is for one resource" in err) == (2, True)
 
@@ -293,13 +293,13 @@ def test_names_stay_on_narrow_terminals(
 WAITING = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from slotwise.simulation import simulate
+from slotwise.simulation import engines
 def replicate(task, progress, stopped):
     print("ready", file=sys.stderr, flush=True)
     while not stopped():
         pass
     raise KeyboardInterrupt
-simulate.replicate = replicate
+engines.replicate = replicate
 from slotwise.cli.main import main
 main(["compare", "mine.toml", "-p", "fifo,best-fit", "--out", "new/report", "--workers", "1"])
 """

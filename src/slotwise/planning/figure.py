@@ -6,9 +6,10 @@ from pathlib import Path
 
 from slotwise.errors import InputError
 from slotwise.files import whole
+from slotwise.looks.palette import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
 from slotwise.planning.tradeoff import Tradeoff
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
 MARKERS = "osD^vP*"
 
 
@@ -23,8 +24,8 @@ def draw(found: Tradeoff, path: str | Path) -> None:
         raise InputError(
             f"{path.suffix or 'no ending'!r} is no picture format", where=str(path), remedy="use .svg, .png or .pdf"
         )
-    with matplotlib.rc_context({"svg.hashsalt": "slotwise", "svg.fonttype": "none", "font.size": 9}):
-        figure = Figure(figsize=(7.2, 4.8), layout="constrained")
+    with matplotlib.rc_context({"svg.hashsalt": "slotwise", "svg.fonttype": "none", "font.size": 11.5}):
+        figure = Figure(figsize=(8.4, 6.0), layout="constrained")
         axes = figure.add_subplot()
         best = found.recommended
         for i, solver in enumerate(dict.fromkeys(setting.solver for setting in found.settings)):
@@ -47,8 +48,8 @@ def draw(found: Tradeoff, path: str | Path) -> None:
                     marker=marker,
                     markerfacecolor=colour if proven else "white",
                     linestyle=style,
-                    linewidth=1.2,
-                    markersize=5,
+                    linewidth=1.6,
+                    markersize=7,
                     capsize=2,
                     label=f"solver {solver}" + ("" if proven else " (nothing proven)"),
                 )
@@ -59,8 +60,8 @@ def draw(found: Tradeoff, path: str | Path) -> None:
                             f"{setting.beta:g}",
                             (setting.share or 0.0, setting.result.mean_queue.mean),
                             textcoords="offset points",
-                            xytext=(5, -11 if crowded and n % 2 else 5),
-                            fontsize=7,
+                            xytext=(6, -14 if crowded and n % 2 else 6),
+                            fontsize=10,
                             color=colour,
                         )
         grows = [setting for setting in found.settings if not setting.result.stable]
@@ -91,8 +92,8 @@ def draw(found: Tradeoff, path: str | Path) -> None:
             axes.set_yscale("log")
         axes.set_xlabel("proven share of the capacity region (0: nothing is proven)")
         axes.set_ylabel("mean queue, measured")
-        axes.set_title(f"{found.scenario.name}, {found.policy}: numbers at the marks are {best.key}", fontsize=10)
+        axes.set_title(f"{found.scenario.name}, {found.policy}: numbers at the marks are {best.key}", fontsize=12)
         axes.grid(True, which="major", color="0.9", linewidth=0.6)
-        figure.legend(loc="outside lower center", ncols=3, fontsize=7.5, frameon=False)
+        figure.legend(loc="outside lower center", ncols=2, fontsize=10.5, frameon=False)
         with whole(path) as place:
             figure.savefig(place, dpi=150, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
