@@ -225,6 +225,8 @@ def plain_number(value: float, _: object = None) -> str:
         return "0"
     if abs(value) >= 1e6:
         return f"{value / 1e6:g} M"
+    if abs(value) < 1e-4:
+        return f"{value:.10f}".rstrip("0") if abs(value) >= 1e-7 else f"{value:.0e}"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 

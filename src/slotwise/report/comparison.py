@@ -16,6 +16,10 @@ from slotwise.simulation.showing import kind_of, tail, verdict_of
 from slotwise.simulation.statistics import Interval
 
 Results = tuple[Result, ...]
+WORTH_SHOWING = 0.01
+"""of the shortest queue: a lower bound far below it would only stretch the axis"""
+REFERENCE = "guarded"
+"""what the others are compared with, where it is among them"""
 
 
 def comparison_page(comparison: Comparison) -> Page:
@@ -73,7 +77,8 @@ def _in_words(result: Result) -> str:
 def _means(results: Results) -> Figure:
     rows: list[Row] = [(label_of(r.policy), r.policy, *r.mean_queue) for r in results]
     bound = results[0].bound
-    if 0 < bound.mean_queue < float("inf"):
+    least = min(result.mean_queue.mean for result in results)
+    if WORTH_SHOWING * least <= bound.mean_queue < float("inf") and bound.mean_queue > 0:  # else it tells nothing
         rows.append((label_of("lower-bound"), "lower-bound", bound.mean_queue, None, None))
     told = ", ".join(f"{label} {brief(mean)}" for label, _, mean, _, _ in rows)
     data = pl.DataFrame([{"policy": p, "mean_queue": m, "ci95_low": a, "ci95_high": b} for _, p, m, a, b in rows])
@@ -113,11 +118,11 @@ def _table(results: Results) -> Table:
 
 
 def _differences(comparison: Comparison) -> Table:
-    """Every policy against the first, paired by replication."""
-    first = comparison.results[0]
+    """Every policy against guarded, or else the first, paired by replication."""
+    first = next((one for one in comparison.results if one.policy == REFERENCE), comparison.results[0])
     rows: list[Sequence[Any]] = []
     data = []
-    for other in comparison.results[1:]:
+    for other in (one for one in comparison.results if one is not first):
         found = comparison.difference(other.policy, first.policy)
         words = difference_in_words(found, other.mean_queue.mean, first.mean_queue.mean)
         rows.append((label_of(other.policy), words, with_band(*found)))
