@@ -11,6 +11,7 @@ from rich.text import Text
 from slotwise.looks.numbers import number
 from slotwise.looks.terminal import FOLDED, figures, fit
 from slotwise.simulation.result import Result
+from slotwise.theory.answer import WORTH_TELLING
 
 POLICY_WIDTH = FOLDED
 
@@ -60,7 +61,7 @@ def _notes(results: Sequence[Result]) -> list[str]:
         least = min(result.bound.mean_queue for result in results)
         if least > 0:
             notes.append(f"no policy whatsoever can have a mean queue below {number(least)} on this trace (srpt)")
-    elif kinds:
+    elif kinds and next(iter(kinds.values())).mean_queue >= WORTH_TELLING:
         kind, bound = next(iter(kinds.items()))
         notes.append(f"no size-blind policy can have a mean queue below {number(bound.mean_queue)} ({kind})")
     notes.append(
