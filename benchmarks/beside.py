@@ -135,10 +135,14 @@ class Worker:
 
 def sources_of(commit: str) -> Path:
     """The package as it was at the commit, in build/; what is compiled of it stays there."""
-    name = subprocess.run(["git", "rev-parse", "--short", commit], cwd=ROOT, check=True, capture_output=True, text=True)
+    name = subprocess.run(
+        ["git", "rev-parse", "--short", commit], cwd=ROOT, check=True, capture_output=True, text=True
+    )
     tree = ROOT / "build" / f"beside-{name.stdout.strip()}"
     if not tree.exists():
-        archive = subprocess.run(["git", "archive", commit, "src"], cwd=ROOT, check=True, capture_output=True).stdout
+        archive = subprocess.run(
+            ["git", "archive", commit, "src"], cwd=ROOT, check=True, capture_output=True
+        ).stdout
         with tarfile.open(fileobj=io.BytesIO(archive)) as files:
             files.extractall(tree, filter="data")
     return tree / "src"
@@ -163,7 +167,8 @@ def compare(commit: str, names: list[str], turns: int) -> int:
         missed += now / then > limit
         verdict = "" if now / then <= limit else f"  more than {limit}"
         print(
-            f"{name:45} {now / then:6.3f}   {then * 1e9:9.0f} ns before, {now * 1e9:9.0f} ns now{verdict}", flush=True
+            f"{name:45} {now / then:6.3f}   {then * 1e9:9.0f} ns before, {now * 1e9:9.0f} ns now{verdict}",
+            flush=True,
         )
         for worker in workers:
             worker.close()

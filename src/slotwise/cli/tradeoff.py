@@ -20,8 +20,8 @@ from slotwise.cli.running import (
 )
 from slotwise.cli.tables import verdict_text
 from slotwise.errors import InputError
-from slotwise.looks.numbers import as_json as to_json
 from slotwise.looks.numbers import NONE, measured, number
+from slotwise.looks.numbers import as_json as to_json
 from slotwise.looks.terminal import figures, fit, show
 from slotwise.model import load_scenario
 from slotwise.planning.figure import draw

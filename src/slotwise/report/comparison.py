@@ -61,9 +61,7 @@ def _lead(comparison: Comparison) -> list[str]:
     """What was found, in a few sentences that say no more than the verdicts do."""
     results, best = comparison.results, comparison.best
     if len(results) == 1:
-        return [
-            f"{label_of(best.policy)}: mean queue {with_band(*best.mean_queue)}, {WORDS[best.verdict]}."
-        ]
+        return [f"{label_of(best.policy)}: mean queue {with_band(*best.mean_queue)}, {WORDS[best.verdict]}."]
     lead = [f"{len(results)} policies met the same jobs."]
     others = [result for result in results if not result.stable]
     if not best.grows:
