@@ -11,7 +11,7 @@ export TMPDIR           := $(CURDIR)/build/tmp
 $(shell mkdir -p $(MPLCONFIGDIR) $(TMPDIR))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench docs dist check-wheel lock clean
+.PHONY: help run test test-system soak lint bench docs dist check-wheel lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
@@ -30,6 +30,16 @@ run: $(READY) ## reproduce the paper's evaluation and open the way to its report
 test: $(READY) ## every test; then the core again with the compiler off
 	$(BIN)/python -m pytest -n 2
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n 2 -m core
+
+test-system: $(READY) ## the live scheduler with a real PostgreSQL and a real Slurm, installed and started here
+	tools/system/with-postgres $(BIN)/python -m pytest tests/live/test_store.py tests/live/test_crashes.py -k "postgres or standby or lost_connection or fenced"
+	tools/system/with-slurm $(BIN)/python -m pytest tests/live/test_slurm.py
+
+soak: $(READY) ## the live scheduler killed 1,000 times on SQLite and 300 times on PostgreSQL, and many real commands
+	SLOTWISE_CRASHES=1000 SLOTWISE_CRASH_POLICY=guarded SLOTWISE_COMMANDS=1000 $(BIN)/python -m pytest tests/live/test_crashes.py \
+	    tests/live/test_store.py tests/live/test_api.py -k "killed or restarts"
+	SLOTWISE_CRASHES=300 SLOTWISE_CRASH_POLICY=guarded tools/system/with-postgres $(BIN)/python -m pytest tests/live/test_crashes.py \
+	    tests/live/test_store.py -k "killed and postgres"
 
 lint: $(READY) ## ruff and mypy --strict
 	$(BIN)/ruff check .

@@ -301,9 +301,7 @@ def _facts(trials: Trials, best: Trial) -> Facts:
         region = locate(trials.rho, columns)
         intensity = region.intensity
         rates = asked.jobs.rates
-        if asked.choice.shipped:
-            found = guarantee(scenario, rates, region, asked.choice.name, asked.choice.options)
-            certified = found.verdict is Certainty.CERTIFIED
+        certified = guarantee(scenario, rates, region, asked.choice.make()).verdict is Certainty.CERTIFIED
     if not runs:
         return Facts(intensity, certified, 0.0, (None, 0.0, 1.0))
     waits = {name: estimate(runs, f"{name}.mean_wait", 0.95, asked.type_names).mean for name in asked.type_names}

@@ -3,7 +3,7 @@
 Replications are as long as the workload asks for (`slotwise.simulation.sequential`), whatever the scenario says: too short a run
 would call a cluster good that is still filling up. While a run is too short to tell whether the queue grows it is made longer; servers
 of which that cannot be told do not meet anything. Then replications are added while the decision is in doubt: after each look (4, 8, 16,
-32 of them; just one on a trace where nothing is left to chance) the targets are met if every interval lies below its limit, missed if one
+32, 64 of them; just one on a trace where nothing is left to chance) the targets are met if every interval lies below its limit, missed if one
 lies above. With L looks each interval has confidence 1 - alpha / L, so that over all looks together a decision is
 wrong with probability alpha at most (Bonferroni). What is in doubt after the last look is not taken for met.
 Replication i meets the same jobs whatever the servers (common random numbers), which makes neighbouring numbers of
@@ -48,7 +48,7 @@ from slotwise.workloads.jobs import Jobs
 
 Counts = tuple[int, ...]
 FIRST_LOOK = 4
-LOOKS = 4
+LOOKS = 5
 MARGIN = 1e-9
 CONFIRM = 1_000_000
 """the first replication of those that confirm a plan"""

@@ -209,12 +209,12 @@ class Result:
         from slotwise.theory.region import locate
 
         scenario = self.scenario
-        if scenario.workload.trace is not None or not isinstance(self.choice.policy, str):
+        if scenario.workload.trace is not None:
             return False
         columns = columns_of(scenario)
         region = locate(load_of(scenario, columns), columns)
         rates = scaled_rates(scenario, columns)
-        found = guarantee(scenario, rates, region, self.choice.policy, self.choice.options)
+        found = guarantee(scenario, rates, region, self.choice.make())
         return found.verdict is Verdict.CERTIFIED
 
     @property

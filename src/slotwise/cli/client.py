@@ -1,0 +1,401 @@
+"""The commands that speak with a running `slotwise serve`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from slotwise.cli.serve import JsonOption, needs_extra
+from slotwise.errors import InputError
+
+if TYPE_CHECKING:
+    from slotwise.live.client import Client, Job
+
+ServerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--server", metavar="URL", help="the service (default: SLOTWISE_SERVER, or http://127.0.0.1:8700)"
+    ),
+]
+ProfileOption = Annotated[
+    str | None,
+    typer.Option("--profile", metavar="NAME", help="server and token from ~/.config/slotwise/profiles.toml"),
+]
+JobArgument = Annotated[int, typer.Argument(metavar="ID", help="the number of a job")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="the name of a server")]
+SHOWN = ("id", "state", "type", "server", "attempt", "exit_code", "submitted", "started", "ended")
+
+
+@contextmanager
+def connected(server: str | None, profile: str | None) -> Iterator[Client]:
+    """A client that is closed at the end."""
+    needs_extra()
+    from slotwise.live.client import Client
+
+    with Client(server, profile=profile) as client:
+        yield client
+
+
+def plain(job: Job) -> dict[str, Any]:
+    """A job as --json prints it: the keys that scripts rely on first."""
+    values = job._asdict()
+    return {name: values[name] for name in SHOWN} | values
+
+
+def clock(seconds: float | None) -> str:
+    """A time of today as such, another with its date."""
+    if seconds is None:
+        return "-"
+    then = time.localtime(seconds)
+    same_day = then[:3] == time.localtime()[:3]
+    return time.strftime("%H:%M:%S" if same_day else "%Y-%m-%d %H:%M:%S", then)
+
+
+def table(headings: list[str], rows: list[list[str]]) -> None:
+    """Columns as wide as they need to be."""
+    widths = [max(len(row[i]) for row in [headings, *rows]) for i in range(len(headings))]
+    for row in [headings, *rows]:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def show_jobs(jobs: list[Job], *, as_json: bool) -> None:
+    """As a table or as JSON."""
+    if as_json:
+        print(json.dumps([plain(job) for job in jobs]))
+        return
+    rows = [
+        [
+            str(job.id),
+            job.state,
+            job.type,
+            job.server or "-",
+            "-" if job.exit_code is None else str(job.exit_code),
+            clock(job.submitted),
+            clock(job.started),
+            clock(job.ended),
+            job.name,
+        ]
+        for job in jobs
+    ]
+    table(["id", "state", "type", "server", "exit", "submitted", "started", "ended", "name"], rows)
+
+
+def submit(
+    argv: Annotated[
+        list[str], typer.Argument(metavar="-- ARGV...", help="the command and its arguments; no shell")
+    ],
+    needs: Annotated[str | None, typer.Option("--needs", metavar="cpu=2,memory=4G", help="what it needs")] = None,
+    job_type: Annotated[str | None, typer.Option("--type", help="a type of the cluster, instead of needs")] = None,
+    array: Annotated[str | None, typer.Option("--array", metavar="1-1000", help="many jobs, numbered")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="for people")] = None,
+    env: Annotated[list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="repeatable")] = None,
+    cwd: Annotated[str | None, typer.Option("--cwd", help="the working directory (default: this one)")] = None,
+    requires: Annotated[
+        list[str] | None, typer.Option("--requires", metavar="LABEL=VALUE|...", help="of the server; repeatable")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", help="submitting twice with the same key submits once")
+    ] = None,
+    duration: Annotated[float | None, typer.Option("--duration", help="expected, in seconds")] = None,
+    on_loss: Annotated[str, typer.Option("--on-loss", help="if its server is lost: fail or requeue")] = "fail",
+    wait: Annotated[bool, typer.Option("--wait", help="until it has ended; exits as the job does")] = False,
+    server: ServerOption = None,
+    profile: ProfileOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Submit a command.
+
+    \b
+    Examples:
+      slotwise submit -- python train.py
+      slotwise submit --needs cpu=2,memory=4G --wait -- make
+      slotwise submit --array 1-1000 -- ./one.sh
+    """
+    from slotwise.live.spec import parse_needs
+
+    asked: dict[str, Any] = {
+        "needs": parse_needs(needs) if needs else None,
+        "type": job_type,
+        "array": array,
+        "name": name,
+        "env": dict(_pair(one, "--env") for one in env) if env else None,
+        "cwd": cwd or os.getcwd(),
+        "requires": {
+            label: value.split("|") for label, value in (_pair(one, "--requires") for one in requires or [])
+        },
+        "key": key,
+        "duration": duration,
+        "on_loss": on_loss,
+    }
+    with connected(server, profile) as client:
+        made = client.call("POST", "/v1/jobs", json={"argv": argv} | {k: v for k, v in asked.items() if v}).json()
+        if not wait:
+            if as_json:
+                print(json.dumps(made if array else {"id": made["id"]}))
+            else:
+                print(f"jobs {made['ids'][0]} to {made['ids'][-1]}" if array else f"job {made['id']}")
+            return
+        jobs = client.wait(made["ids"])
+        if as_json:
+            print(json.dumps([plain(job) for job in jobs] if array else plain(jobs[0])))
+        else:
+            for piece in () if array else client.output(made["id"]):
+                sys.stdout.buffer.write(piece)
+                sys.stdout.flush()
+        worst = max((_code(job) for job in jobs), default=0)
+        if worst:
+            raise typer.Exit(worst)
+
+
+def _pair(text: str, where: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise InputError(f"{text!r} has no =", where=where, remedy="write NAME=VALUE")
+    return name, value
+
+
+def _code(job: Job) -> int:
+    """The exit code of a shell for how a job ended."""
+    if job.exit_code is None:
+        return 0 if job.state == "done" else 1
+    return job.exit_code if job.exit_code >= 0 else 128 - job.exit_code
+
+
+def jobs(
+    state: Annotated[list[str] | None, typer.Option("--state", help="only these; repeatable")] = None,
+    job_type: Annotated[str | None, typer.Option("--type", help="only of this type")] = None,
+    on: Annotated[str | None, typer.Option("--on", metavar="SERVER", help="only on this server")] = None,
+    array: Annotated[int | None, typer.Option("--array", metavar="ID", help="only of this array")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="only with this name")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="at most so many, the newest")] = 1000,
+    server: ServerOption = None,
+    profile: ProfileOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List jobs, newest first.
+
+    \b
+    Examples:
+      slotwise jobs --state waiting --state running
+    """
+    with connected(server, profile) as client:
+        found = list(
+            client.jobs(limit=limit, state=state or None, type=job_type, server=on, array=array, name=name)
+        )
+    show_jobs(found, as_json=as_json)
+
+
+def job(
+    number: JobArgument, server: ServerOption = None, profile: ProfileOption = None, as_json: JsonOption = False
+) -> None:
+    """Show one job.
+
+    \b
+    Examples:
+      slotwise job 7
+    """
+    with connected(server, profile) as client:
+        found = client.job(number)
+    if as_json:
+        print(json.dumps(plain(found)))
+    else:
+        for key, value in plain(found).items():
+            if value not in (None, ""):
+                print(f"{key:12}{clock(value) if key in ('submitted', 'placed', 'started', 'ended') else value}")
+
+
+def logs(
+    number: JobArgument,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="until the job has ended")] = False,
+    server: ServerOption = None,
+    profile: ProfileOption = None,
+) -> None:
+    """Print what a job wrote.
+
+    \b
+    Examples:
+      slotwise logs -f 7
+    """
+    with connected(server, profile) as client:
+        for piece in client.output(number, follow=follow):
+            sys.stdout.buffer.write(piece)
+            sys.stdout.flush()
+
+
+def cancel(
+    number: JobArgument, server: ServerOption = None, profile: ProfileOption = None, as_json: JsonOption = False
+) -> None:
+    """Withdraw a waiting job.
+
+    \b
+    Examples:
+      slotwise cancel 7
+    """
+    with connected(server, profile) as client:
+        show_jobs([client.cancel(number)], as_json=as_json)
+
+
+def stop(
+    number: JobArgument, server: ServerOption = None, profile: ProfileOption = None, as_json: JsonOption = False
+) -> None:
+    """End a running job: SIGTERM, and SIGKILL after a while.
+
+    \b
+    Examples:
+      slotwise stop 7
+    """
+    with connected(server, profile) as client:
+        show_jobs([client.stop(number)], as_json=as_json)
+
+
+def explain(
+    number: JobArgument, server: ServerOption = None, profile: ProfileOption = None, as_json: JsonOption = False
+) -> None:
+    """Say why a job runs or waits.
+
+    \b
+    Examples:
+      slotwise explain 7
+    """
+    with connected(server, profile) as client:
+        text = client.explain(number)
+    print(json.dumps({"id": number, "text": text}) if as_json else text)
+
+
+def watch(
+    after: Annotated[
+        int | None, typer.Option("--after", metavar="SEQ", help="from this row of the journal on")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow/--no-follow", help="go on as the journal grows")] = True,
+    server: ServerOption = None,
+    profile: ProfileOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Follow what happens, row by row of the journal.
+
+    \b
+    Examples:
+      slotwise watch --after 0 --no-follow
+    """
+    with connected(server, profile) as client:
+        for row in client.events(after, follow=follow):
+            if as_json:
+                print(json.dumps(row), flush=True)
+                continue
+            what = " ".join(str(row[key]) for key in ("job", "server", "type") if key in row)
+            placed = "".join(f"; job {one[0]} on {one[1]}" for one in row["placements"])
+            print(f"{row['seq']:>8}  {clock(row.get('now'))}  {row['event']} {what}{placed}", flush=True)
+
+
+def servers(server: ServerOption = None, profile: ProfileOption = None, as_json: JsonOption = False) -> None:
+    """List the servers.
+
+    \b
+    Examples:
+      slotwise servers
+    """
+    with connected(server, profile) as client:
+        found = client.servers()
+    if as_json:
+        print(json.dumps(found))
+    else:
+        rows = [[one["name"], one["server_class"], one["status"], one["reason"] or ""] for one in found]
+        table(["name", "class", "status", "reason"], rows)
+
+
+def drain(
+    name: NameArgument,
+    reason: Annotated[str, typer.Option("--reason", help="for people")] = "asked for",
+    server: ServerOption = None,
+    profile: ProfileOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let a server take no more jobs; those on it go on.
+
+    \b
+    Examples:
+      slotwise drain node1 --reason "new disk"
+    """
+    with connected(server, profile) as client:
+        found = client.drain(name, reason)
+    print(json.dumps(found) if as_json else f"{found['name']} {found['status']}")
+
+
+def resume(
+    name: NameArgument, server: ServerOption = None, profile: ProfileOption = None, as_json: JsonOption = False
+) -> None:
+    """Let a drained server take jobs again.
+
+    \b
+    Examples:
+      slotwise resume node1
+    """
+    with connected(server, profile) as client:
+        found = client.resume(name)
+    print(json.dumps(found) if as_json else f"{found['name']} {found['status']}")
+
+
+token = typer.Typer(help="Make, list and take back tokens.", no_args_is_help=True)
+
+
+@token.command("create")
+def create(
+    role: Annotated[str, typer.Option("--role", help="read, submit or operate")],
+    tenant: Annotated[str | None, typer.Option("--tenant", help="whose jobs it submits and sees")] = None,
+    server: ServerOption = None,
+    profile: ProfileOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a token and print it; it is shown this once.
+
+    \b
+    Examples:
+      slotwise token create --role submit --tenant physics
+    """
+    with connected(server, profile) as client:
+        made = client.call(
+            "POST", "/v1/tokens", json={"role": role} | ({"tenant": tenant} if tenant else {})
+        ).json()
+    print(json.dumps(made) if as_json else made["token"])
+
+
+@token.command("list")
+def list_tokens(server: ServerOption = None, profile: ProfileOption = None, as_json: JsonOption = False) -> None:
+    """List tokens, without their secrets.
+
+    \b
+    Examples:
+      slotwise token list
+    """
+    with connected(server, profile) as client:
+        found = client.call("GET", "/v1/tokens").json()
+    if as_json:
+        print(json.dumps(found))
+    else:
+        table(
+            ["id", "role", "tenant", "made"],
+            [[one["id"], one["role"], one["tenant"], clock(one["created"])] for one in found],
+        )
+
+
+@token.command("revoke")
+def revoke(
+    identity: Annotated[str, typer.Argument(metavar="ID", help="of `slotwise token list`")],
+    server: ServerOption = None,
+    profile: ProfileOption = None,
+) -> None:
+    """Take a token back, at once.
+
+    \b
+    Examples:
+      slotwise token revoke 1a2b3c4d5e6f
+    """
+    with connected(server, profile) as client:
+        client.call("DELETE", f"/v1/tokens/{identity}")

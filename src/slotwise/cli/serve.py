@@ -1,0 +1,169 @@
+"""`slotwise serve` and what looks after its store: `replay`, `backup`, `restore`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from slotwise.errors import InputError, SlotwiseError
+
+StoreOption = Annotated[
+    str, typer.Option("--store", metavar="URL", help="where everything is kept: sqlite:///FILE or postgresql://...")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="print JSON on standard output")]
+DEFAULT_STORE = "sqlite:///slotwise.db"
+
+
+def needs_extra() -> None:
+    """The live scheduler has dependencies of its own."""
+    try:
+        import fastapi  # noqa: F401
+        import httpx  # noqa: F401
+        import prometheus_client  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise InputError(f"{error.name} is not installed", remedy="pip install 'slotwise[serve]'") from None
+
+
+def serve(
+    source: Annotated[
+        str | None, typer.Argument(metavar="[CLUSTER.toml]", help="the cluster, its types and its policy")
+    ] = None,
+    local: Annotated[bool, typer.Option("--local", help="this machine is the cluster")] = False,
+    engine: Annotated[
+        str | None, typer.Option("--engine", metavar="ENGINE", help="what executes jobs: local, simulated or slurm")
+    ] = None,
+    host: Annotated[str, typer.Option("--host", help="the address to listen on")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any free one")] = 8700,
+    store: StoreOption = DEFAULT_STORE,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--folder", help="where the engine keeps its files and outputs (default: beside the store)"),
+    ] = None,
+    standby: Annotated[
+        bool,
+        typer.Option("--standby", help="wait while another service uses the store, and take over when it ends"),
+    ] = False,
+    speed: Annotated[
+        float, typer.Option("--speed", min=1e-6, help="simulated engine: units of time per second")
+    ] = 1.0,
+    partition: Annotated[
+        str | None, typer.Option("--partition", help="slurm: the partition whose held jobs are scheduled too")
+    ] = None,
+    keep_days: Annotated[
+        float, typer.Option("--keep-days", min=0, help="how long ended jobs and journal rows are kept")
+    ] = 30.0,
+    certificate: Annotated[Path | None, typer.Option("--certificate", help="a TLS certificate (PEM)")] = None,
+    key: Annotated[Path | None, typer.Option("--key", help="its key (PEM)")] = None,
+    json_logs: Annotated[bool, typer.Option("--json-logs", help="log in lines of JSON")] = False,
+) -> None:
+    """Run the scheduler: accept jobs, place them, start them, survive restarts. SIGTERM ends it; jobs go on.
+
+    \b
+    Examples:
+      slotwise serve --local
+      slotwise serve mine.toml --engine simulated --speed 10
+      slotwise serve --engine slurm --store postgresql:///slotwise
+    """
+    needs_extra()
+    from slotwise.live.serving import Options
+    from slotwise.live.serving import serve as run
+
+    if local and engine not in (None, "local"):
+        raise InputError(f"is given beside --engine {engine}", where="--local", remedy="leave one of them out")
+    if (certificate is None) != (key is None):
+        raise InputError("needs the other", where="--certificate and --key", remedy="give both")
+    chosen = engine or ("local" if local or source is None else "simulated")
+    if folder is None:
+        file = Path(store.removeprefix("sqlite:///")) if store.startswith("sqlite:///") else Path("slotwise")
+        folder = file.with_name(f"{file.stem}.files")
+    run(
+        Options(
+            source,
+            chosen,
+            host,
+            port,
+            store,
+            folder.absolute(),
+            standby,
+            speed,
+            partition,
+            keep_days,
+            certificate,
+            key,
+            json_logs,
+        )
+    )
+
+
+def replay(store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False) -> None:
+    """Feed the journal through the core again and compare every decision with the recorded one.
+
+    \b
+    Examples:
+      slotwise replay --store sqlite:///slotwise.db
+    """
+    needs_extra()
+    from slotwise.live.replay import replay as again
+    from slotwise.live.store import open_store
+
+    kept = open_store(store)
+    try:
+        found = again(kept)
+    finally:
+        kept.close()
+    if as_json:
+        print(json.dumps(found._asdict() | {"differences": [one._asdict() for one in found.differences]}))
+    else:
+        print(f"{found.rows:,} rows, {found.placements:,} placements, {found.checkpoints} situations: ", end="")
+        print("all as recorded" if not found.differences else f"{len(found.differences)} differ")
+        for one in found.differences[:10]:
+            print(f"  row {one.seq}: recorded {one.recorded}, decided {one.decided}")
+    if found.differences:
+        raise SlotwiseError("the journal does not replay with this version")
+
+
+def backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="the backup to write")],
+    store: StoreOption = DEFAULT_STORE,
+) -> None:
+    """Write a backup of everything, while the service runs or not.
+
+    \b
+    Examples:
+      slotwise backup nightly.gz --store sqlite:///slotwise.db
+    """
+    needs_extra()
+    from slotwise.live.store import open_store
+    from slotwise.live.store.backup import save
+
+    kept = open_store(store)
+    try:
+        print(f"{save(kept, file):,} rows in {file}")
+    finally:
+        kept.close()
+
+
+def restore(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="a file of `slotwise backup`")],
+    store: StoreOption = DEFAULT_STORE,
+) -> None:
+    """Fill an empty store from a backup; it may be of another kind than the one that was saved.
+
+    \b
+    Examples:
+      slotwise restore nightly.gz --store postgresql:///slotwise
+    """
+    needs_extra()
+    from slotwise.live.store import open_store
+    from slotwise.live.store.backup import restore as fill
+
+    kept = open_store(store)
+    try:
+        kept.become_writer()
+        print(f"{fill(kept, file):,} rows from {file}")
+    finally:
+        kept.close()

@@ -1,0 +1,170 @@
+"""What the API takes and gives, beside `JobSpec`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from slotwise.live.spec import Amount, Short
+from slotwise.live.store.records import Job, Server
+
+
+class Model(BaseModel):
+    """Unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Submitted(Model):
+    """The numbers of new jobs; `id` is the first."""
+
+    id: int
+    ids: list[int]
+
+
+class JobView(Model):
+    """A job."""
+
+    id: int
+    state: str = Field(description="waiting, placed, running, done, failed, cancelled or lost")
+    type: str
+    name: str
+    tenant: str
+    server: str | None
+    attempt: int
+    exit_code: int | None = Field(description="as of a process; minus the signal's number where it was killed")
+    reason: str | None
+    submitted: float = Field(description="seconds since 1970, like all times")
+    placed: float | None
+    started: float | None
+    ended: float | None
+    array: int | None = Field(description="the first job of its array")
+    array_index: int | None
+
+    @classmethod
+    def of(cls, job: Job) -> JobView:
+        """From the read model."""
+        return cls.model_construct(**view(job))
+
+
+def view(job: Job) -> dict[str, Any]:
+    """A job as plain data."""
+    return {
+        "id": job.id,
+        "state": job.state,
+        "type": job.type,
+        "name": job.name,
+        "tenant": job.tenant,
+        "server": job.server,
+        "attempt": job.attempt,
+        "exit_code": job.exit_code,
+        "reason": job.reason,
+        "submitted": job.submitted,
+        "placed": job.placed,
+        "started": job.started,
+        "ended": job.ended,
+        "array": job.array_id,
+        "array_index": job.array_index,
+    }
+
+
+class JobPage(Model):
+    """A page of jobs; `next` is the `after` of the next one."""
+
+    jobs: list[JobView]
+    next: int | None
+
+
+class ServerView(Model):
+    """A server."""
+
+    name: str
+    server_class: str
+    status: str = Field(description="up, draining or lost")
+    reason: str | None
+
+    @classmethod
+    def of(cls, server: Server) -> ServerView:
+        """From the read model."""
+        return cls(**server._asdict())
+
+
+class NewServer(Model):
+    """A server to add; its class is the named one, or one of the same capacity and labels."""
+
+    name: Short
+    server_class: Short | None = None
+    capacity: dict[Short, Amount] = {}
+    labels: dict[Short, Short] = {}
+
+
+class Drain(Model):
+    """Why a server is drained."""
+
+    reason: str = Field("asked for", max_length=500)
+
+
+class ClusterView(Model):
+    """Types, classes and the policy."""
+
+    resources: list[str]
+    types: list[dict[str, Any]]
+    classes: list[dict[str, Any]]
+    policy: str
+    options: dict[str, Any]
+    engine: str
+    waiting: dict[str, int]
+    live: int
+    fault: str | None = Field(description="the last thing that the policy did wrong")
+
+
+class Change(Model):
+    """What to change while jobs run; what is left out stays."""
+
+    policy: Short | None = None
+    options: dict[Short, Any] | None = None
+    types: list[dict[str, Any]] | None = None
+    classes: list[dict[str, Any]] | None = None
+
+
+class NewToken(Model):
+    """A token to make."""
+
+    role: str = Field(description="read, submit or operate")
+    tenant: str | None = Field(
+        None, description="whose jobs it sees; by default a tenant of its own (submit) or all"
+    )
+
+
+class MadeToken(Model):
+    """The token, with its secret: this is the only time that it is shown."""
+
+    id: str
+    role: str
+    tenant: str
+    token: str
+
+
+class TokenView(Model):
+    """A token, without its secret."""
+
+    id: str
+    role: str
+    tenant: str
+    created: float
+
+
+class Explained(Model):
+    """Why."""
+
+    text: str
+
+
+class Problem(BaseModel):
+    """An error (RFC 9457)."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str

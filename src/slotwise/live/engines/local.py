@@ -1,0 +1,314 @@
+"""The engine `local`: this machine, or parts of it. A supervisor that outlives the service executes the jobs."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from slotwise.errors import SlotwiseError
+from slotwise.live.engines.machine import Machine
+from slotwise.live.engines.protocol import (
+    Attempt,
+    Ended,
+    Fact,
+    Known,
+    Lost,
+    ServerUp,
+    Start,
+    Started,
+    Tell,
+    Unknown,
+)
+from slotwise.live.engines.supervisor import VERSION, output_path
+
+log = logging.getLogger(__name__)
+SCRIPT = Path(__file__).with_name("supervisor.py")
+KEPT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR")
+"""what a job inherits of the service's environment; all else it must be given"""
+OUTPUT_LIMIT = 10_000_000
+GRACE_SECONDS = 10.0
+CONNECT_SECONDS = 10.0
+
+
+class LocalEngine:
+    """See `Engine`. `folder` holds the supervisor's log and the outputs; `servers` are the parts of the machine by name."""
+
+    name = "local"
+
+    def __init__(
+        self,
+        folder: Path,
+        servers: Mapping[str, ServerUp],
+        *,
+        machine: Machine | None = None,
+        output_limit: int = OUTPUT_LIMIT,
+        grace: float = GRACE_SECONDS,
+    ) -> None:
+        self.folder = folder
+        self.grace, self.output_limit = grace, output_limit
+        self._servers = dict(servers)
+        self._pools = (machine or Machine.found()).pools(self._servers)
+        self._live: dict[Attempt, dict[str, Any] | None] = {}
+        """attempts that have not ended, with what to send again if the supervisor has not heard of them (None: it has)"""
+        self._lock = threading.RLock()
+        self._peer: socket.socket | None = None
+        self._answers: dict[int, list[Any]] = {}
+        self._answered = threading.Condition(self._lock)
+        self._numbers = itertools.count(1)
+        self._closing = False
+        self._tell: Tell = lambda facts: None
+        self._reader: threading.Thread | None = None
+
+    # -- the protocol -------------------------------------------------------------------------------------------
+
+    def open(self, tell: Tell) -> None:
+        self._tell = tell
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._connect()
+        self._reader = threading.Thread(target=self._read_on, name="slotwise-local", daemon=True)
+        self._reader.start()
+
+    def servers(self) -> list[ServerUp]:
+        return list(self._servers.values())
+
+    def start(self, starts: Sequence[Start]) -> None:
+        messages = [self._message(start) for start in starts]
+        with self._lock:
+            for message in messages:
+                self._live.setdefault((message["job"], message["attempt"]), message)
+            self._send({"start": messages})
+
+    def stop(self, job: int, attempt: int) -> None:
+        self._send({"stop": [job, attempt, self.grace]})
+
+    def known(self, attempts: Sequence[tuple[int, int, str]]) -> dict[Attempt, Known]:
+        found: dict[Attempt, Known] = {}
+        for job, attempt, state, *rest in self._ask([(job, attempt) for job, attempt, _ in attempts]):
+            found[job, attempt] = Unknown() if state == "unknown" else _fact(job, attempt, state, rest)
+            if state == "running":
+                with self._lock:
+                    self._live.setdefault((job, attempt), None)
+        return found
+
+    def settled(self, attempts: Sequence[Attempt]) -> None:
+        with self._lock:
+            for attempt in attempts:
+                self._live.pop(attempt, None)
+        self._send({"settled": list(attempts)})
+
+    def output(self, job: int, attempt: int, offset: int, limit: int) -> tuple[bytes, int] | None:
+        try:
+            descriptor = os.open(output_path(str(self.folder), job, attempt), os.O_RDONLY)
+        except FileNotFoundError:
+            return None
+        try:
+            size = os.fstat(descriptor).st_size
+            if offset >= size:
+                return b"", offset
+            data = os.lseek(descriptor, offset, os.SEEK_DATA) if offset < size else offset
+            if data > offset:  # a hole: what was dropped because there was too much
+                return f"\n[... {data - offset} bytes dropped ...]\n".encode(), data
+            hole = os.lseek(descriptor, offset, os.SEEK_HOLE)
+            piece = os.pread(descriptor, min(limit, hole - offset), offset)
+            return piece, offset + len(piece)
+        except OSError:  # a hole up to the end
+            return b"", offset
+        finally:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closing = True
+            if self._peer is not None:
+                self._peer.shutdown(socket.SHUT_RDWR)
+        if self._reader is not None:
+            self._reader.join()
+        with self._lock:
+            if self._peer is not None:
+                self._peer.close()
+                self._peer = None
+
+    # -- what is sent -------------------------------------------------------------------------------------------
+
+    def _message(self, start: Start) -> dict[str, Any]:
+        spec, pool = start.spec, self._pools.get(start.server)
+        environment = {
+            **spec.get("env", {}),
+            "SLOTWISE_JOB_ID": str(start.job),
+            "SLOTWISE_ATTEMPT": str(start.attempt),
+            "SLOTWISE_SERVER": start.server,
+        }
+        if spec.get("array_index") is not None:
+            environment["SLOTWISE_ARRAY_INDEX"] = str(spec["array_index"])
+        message: dict[str, Any] = {
+            "job": start.job,
+            "attempt": start.attempt,
+            "argv": list(spec["argv"]),
+            "env": environment,
+            "cwd": spec.get("cwd") or os.environ.get("HOME", "/"),
+            "output": self.output_limit,
+        }
+        if pool is not None:
+            message |= {"cpus": pool.cpus, "cpu": ceil(start.demand.get("cpu", 0)), "gpus": pool.gpus}
+            message["gpu"] = ceil(start.demand.get("gpu", 0))
+            memory = start.demand.get("memory", 0)
+            if memory:
+                message["memory"] = ceil(memory * pool.memory_unit)
+        if spec.get("open_files"):
+            message["files"] = spec["open_files"]
+        return message
+
+    def _send(self, message: dict[str, Any]) -> None:
+        data = json.dumps(message, separators=(",", ":")).encode() + b"\n"
+        with self._lock:
+            if self._peer is None:
+                return  # when it is there again it is asked, and told what it has not heard
+            try:
+                self._peer.sendall(data)
+            except OSError:
+                log.warning("the supervisor has gone; starting another")
+
+    def _ask(self, attempts: Sequence[Attempt]) -> list[Any]:
+        if not attempts:
+            return []
+        with self._answered:
+            number = next(self._numbers)
+            deadline = time.monotonic() + CONNECT_SECONDS
+            while number not in self._answers:
+                asked = self._peer
+                self._send({"known": list(attempts), "id": number})
+                if not self._answered.wait_for(
+                    lambda asked=asked: number in self._answers or self._peer is not asked,  # type: ignore[misc]
+                    deadline - time.monotonic(),
+                ):
+                    raise SlotwiseError(f"{self.folder}: the supervisor does not answer")
+            return self._answers.pop(number)
+
+    # -- what is heard ------------------------------------------------------------------------------------------
+
+    def _read_on(self) -> None:
+        while True:
+            try:
+                self._read()
+            except OSError as error:
+                log.warning("the connection to the supervisor is lost: %s", error)
+            with self._lock:
+                if self._closing:
+                    return
+            self._connect()
+            threading.Thread(target=self._take_up, name="slotwise-local-again", daemon=True).start()
+
+    def _read(self) -> None:
+        """Hear facts until the connection ends."""
+        peer, unread = self._peer, b""
+        assert peer is not None
+        while data := peer.recv(1 << 20):
+            *lines, unread = (unread + data).split(b"\n")
+            facts: list[Fact] = []
+            for line in lines:
+                message = json.loads(line)
+                facts += [Started(*one) for one in message.get("started", ())]
+                facts += [_fact(job, attempt, "ended", rest) for job, attempt, *rest in message.get("ended", ())]
+                if "known" in message:
+                    with self._answered:
+                        self._answers[message["id"]] = message["known"]
+                        self._answered.notify_all()
+                if message.get("hello", VERSION) != VERSION:
+                    log.warning("the supervisor is of version %s, not %s", message["hello"], VERSION)
+            self._hear(facts)
+
+    def _hear(self, facts: Sequence[Fact]) -> None:
+        with self._lock:
+            for fact in facts:
+                if isinstance(fact, Started) and (fact.job, fact.attempt) in self._live:
+                    self._live[fact.job, fact.attempt] = None
+        if facts:
+            self._tell(facts)
+
+    def _take_up(self) -> None:
+        """After a supervisor was killed: ask the new one about everything that has not ended."""
+        with self._lock:
+            live = dict(self._live)
+        try:
+            told = self._ask(list(live))
+        except SlotwiseError as error:
+            log.warning("%s", error)
+            return  # the connection broke again: this is tried again with the next one
+        facts: list[Fact] = []
+        again = []
+        for job, attempt, state, *rest in told:
+            message = live[job, attempt]
+            if state != "unknown":
+                facts.append(_fact(job, attempt, state, rest))
+            elif message is not None:
+                again.append(message)
+            else:
+                facts.append(Lost(job, attempt, "the supervisor has lost its log"))
+        if again:
+            self._send({"start": again})
+        self._hear(facts)
+
+    def _connect(self) -> None:
+        """Reach the supervisor; start one if none is there."""
+        deadline = time.monotonic() + CONNECT_SECONDS
+        while True:
+            peer = self._reach()
+            if peer is not None:
+                with self._lock:
+                    if self._peer is not None:
+                        self._peer.close()
+                    self._peer = peer
+                    self._answered.notify_all()
+                    if self._closing:
+                        peer.shutdown(socket.SHUT_RDWR)
+                return
+            environment = {name: os.environ[name] for name in KEPT if name in os.environ}
+            environment |= {name: value for name, value in os.environ.items() if name.startswith("LC_")}
+            with open(
+                os.open(self.folder / "supervisor.err", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab"
+            ) as errors:
+                subprocess.run(
+                    [sys.executable, "-I", "-S", str(SCRIPT), str(self.folder)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=errors,
+                    stderr=errors,
+                    env=environment,
+                    start_new_session=True,
+                    check=False,
+                )
+            if time.monotonic() > deadline:
+                raise SlotwiseError(f"{self.folder}: the supervisor does not start; see supervisor.err there")
+
+    def _reach(self) -> socket.socket | None:
+        folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:  # by way of the descriptor, since the name of a socket must be short
+            peer.settimeout(CONNECT_SECONDS)
+            peer.connect(f"/proc/self/fd/{folder}/socket")
+            if not peer.recv(1, socket.MSG_PEEK):  # its greeting; one that is being killed says none
+                raise ConnectionResetError
+            peer.settimeout(None)
+        except OSError:
+            peer.close()
+            return None
+        finally:
+            os.close(folder)
+        return peer
+
+
+def _fact(job: int, attempt: int, state: str, rest: Sequence[Any]) -> Started | Ended | Lost:
+    if state == "running":
+        return Started(job, attempt, rest[0])
+    code, at, reason = rest
+    return Lost(job, attempt, reason) if code is None else Ended(job, attempt, code, at, reason)

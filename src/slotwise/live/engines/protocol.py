@@ -1,0 +1,143 @@
+"""What the service asks of an engine: the thing that really executes jobs on servers.
+
+An engine is told to start an attempt of a job on a server, and tells facts. It may be told the same start twice (after a
+restart, or when an answer was lost) and must not execute it twice. It decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+
+class Start(NamedTuple):
+    """Execute this attempt of a job on this server."""
+
+    job: int
+    attempt: int
+    server: str
+    spec: Mapping[str, Any]
+    """argv, env, cwd and so on: see `slotwise.live.spec`"""
+    demand: Mapping[str, float]
+    """what it may use of each resource"""
+
+
+class Started(NamedTuple):
+    """An attempt runs."""
+
+    job: int
+    attempt: int
+    at: float
+
+
+class Ended(NamedTuple):
+    """An attempt has ended, by itself or because it was stopped."""
+
+    job: int
+    attempt: int
+    exit_code: int
+    """as of a process: minus the signal's number where it was killed by one"""
+    at: float
+    reason: str = ""
+
+
+class Refused(NamedTuple):
+    """An attempt was not started and will not be: the job goes back to its queue."""
+
+    job: int
+    attempt: int
+    reason: str
+
+
+class Lost(NamedTuple):
+    """An attempt was started, or may have been, and how it ended cannot be known any more."""
+
+    job: int
+    attempt: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class ServerUp:
+    """A server is there and can take jobs."""
+
+    name: str
+    capacity: Mapping[str, float]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    server_class: str = ""
+    """where the engine knows it; otherwise servers of the same capacity and labels are one class"""
+
+
+@dataclass(frozen=True)
+class ServerDrained:
+    """A server shall take no more jobs; those on it go on."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class ServerLost:
+    """A server is gone, with what ran on it."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """A job that a user gave to the engine itself (a held job in Slurm) and that shall be scheduled here."""
+
+    key: str
+    """the engine's name for it; the same job may be told again"""
+    spec: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Withdrawn:
+    """Such a job was taken back by its user before it was placed."""
+
+    key: str
+
+
+Fact = Started | Ended | Refused | Lost | ServerUp | ServerDrained | ServerLost | Arrived | Withdrawn
+Tell = Callable[[Sequence[Fact]], None]
+Attempt = tuple[int, int]
+
+
+class Unknown(NamedTuple):
+    """The engine has never heard of the attempt."""
+
+
+Known = Unknown | Started | Ended | Lost
+
+
+class Engine(Protocol):
+    """See the modules beside this one: `simulated`, `local`, `slurm`."""
+
+    name: str
+
+    def open(self, tell: Tell) -> None:
+        """Begin. From now on `tell` is called with facts, from any thread; it does not block for long."""
+
+    def servers(self) -> list[ServerUp]:
+        """The servers that are there now."""
+
+    def start(self, starts: Sequence[Start]) -> None:
+        """Execute attempts, at most once each; returns without waiting for them. What it cannot do now it tries again."""
+
+    def stop(self, job: int, attempt: int) -> None:
+        """End an attempt because its user wants it; the end is told as `Ended`."""
+
+    def known(self, attempts: Sequence[tuple[int, int, str]]) -> dict[Attempt, Known]:
+        """After a restart: what is known of these (job, attempt, server)."""
+
+    def settled(self, attempts: Sequence[Attempt]) -> None:
+        """Their ends are written down: the engine may forget them."""
+
+    def output(self, job: int, attempt: int, offset: int, limit: int) -> tuple[bytes, int] | None:
+        """A piece of what an attempt wrote, from this offset on, and the offset after it; None where nothing is kept."""
+
+    def close(self) -> None:
+        """Let go; jobs go on."""

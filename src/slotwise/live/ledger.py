@@ -1,0 +1,438 @@
+"""The books: the core, the journal rows and read-model changes that each event makes, and what is to be done once they are durable.
+
+No thread, no clock, no disk: every method is told the time, gathers rows in `batch` and effects in `effects`, and either does all of what it is
+asked or raises an InputError and does nothing. The loop takes both away with `take`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from slotwise.errors import InputError
+from slotwise.live.demands import find_type
+from slotwise.live.engines.protocol import Ended, Lost, Refused, ServerDrained, ServerLost, ServerUp, Started
+from slotwise.live.replay import changed, encode
+from slotwise.live.store.records import (
+    CANCELLED,
+    DONE,
+    FAILED,
+    LOST,
+    PLACED,
+    RUNNING,
+    WAITING,
+    Batch,
+    Entry,
+    Job,
+    Server,
+)
+from slotwise.model import JobType, ServerClass
+from slotwise.scheduling import Scheduler
+from slotwise.scheduling.events import (
+    Cancel,
+    Complete,
+    Drain,
+    Event,
+    Fail,
+    Join,
+    Outcome,
+    Placement,
+    Remove,
+    Requeue,
+    Resume,
+    Stop,
+    Submit,
+    Tick,
+)
+
+log = logging.getLogger(__name__)
+UP, DRAINING, AWAY = "up", "draining", "lost"
+BY_ENGINE = "engine: "
+"""how the reason begins where the engine, not a person, has drained a server: the engine may resume it"""
+REFUSALS = 3
+"""a server that refuses so many placements in a row is drained: it would refuse them all"""
+REMEMBERED = 10_000
+
+
+class NewJob(NamedTuple):
+    """A job that was checked and is to be submitted."""
+
+    tenant: str
+    type: str | None
+    needs: Mapping[str, float]
+    requires: Mapping[str, Sequence[str]]
+    name: str = ""
+    key: str | None = None
+    duration: float | None = None
+    body: str = "{}"
+    array: Sequence[int] | None = None
+
+
+@dataclass(slots=True)
+class Live:
+    """A job that is placed or runs."""
+
+    server: str
+    attempt: int
+    state: str = PLACED
+    on_loss: str = "fail"
+    stop_asked: bool = False
+
+
+@dataclass
+class Effects:
+    """What engines are told once the batch is durable."""
+
+    starts: list[Placement] = field(default_factory=list)
+    stops: list[tuple[int, int]] = field(default_factory=list)
+    settled: list[tuple[int, int]] = field(default_factory=list)
+
+
+class Ledger:
+    """The core with its books."""
+
+    def __init__(self, core: Scheduler, *, seq: int = 0, next_job: int = 1, next_spec: int = 1) -> None:
+        self.core = core
+        self.seq, self.next_job, self.next_spec = seq, next_job, next_spec
+        self.live: dict[int, Live] = {}
+        self.servers: dict[str, Server] = {}
+        self.batch, self.effects = Batch(), Effects()
+        self.keys: dict[tuple[str, str], int] = {}
+        """idempotency keys of this batch; older ones are in the store"""
+        self.lies: Counter[str] = Counter()
+        """what engines said that cannot be, by kind"""
+        self.fault: str | None = None
+        """the last thing that the policy did wrong"""
+        self._refusals: Counter[str] = Counter()
+        self._ends: dict[tuple[int, int], int] = {}
+        """exit codes of the last attempts that ended"""
+
+    def take(self) -> tuple[Batch, Effects]:
+        """What has gathered; the next batch begins."""
+        taken = self.batch, self.effects
+        self.batch, self.effects = Batch(), Effects()
+        self.keys.clear()
+        return taken
+
+    # -- what users ask for -------------------------------------------------------------------------------------
+
+    def submit(self, jobs: Sequence[NewJob], now: float) -> list[int]:
+        """New jobs, all or none; their numbers. An array is numbered in the order of its indices, and is named by its first job."""
+        known: dict[str, tuple[str, dict[str, str] | None]] = {}
+        types = []
+        for job in jobs:
+            wish = f"{job.type} {job.needs} {job.requires}"
+            if wish not in known:
+                known[wish] = self._type_for(job, now)
+            types.append(known[wish])
+        specs: dict[str, int] = {}
+        numbers: list[int] = []
+        for job, (name, demand) in zip(jobs, types, strict=True):
+            spec = specs.get(job.body)
+            if spec is None:
+                spec = specs[job.body] = self.next_spec
+                self.next_spec += 1
+                self.batch.specs.append((spec, job.body))
+            first = self.next_job
+            for index in [None] if job.array is None else job.array:
+                number = self.next_job
+                self.next_job += 1
+                self.batch.add_job(
+                    Job(number, job.tenant, name, job.name, WAITING, None, 0, None, None, 0, now, None, None, None,
+                        None if index is None else first, index, job.key if number == first else None, spec)
+                )  # fmt: skip
+                self._apply(Submit(number, name, now, demand, job.duration))
+                numbers.append(number)
+            if job.key is not None:
+                self.keys[job.tenant, job.key] = first
+        return numbers
+
+    def cancel(self, number: int, now: float) -> None:
+        """Withdraw a waiting job."""
+        if number in self.live:
+            raise InputError(f"job {number} runs", remedy="a running job is not cancelled but stopped")
+        self._apply(Cancel(number, now))
+        self.batch.change(number, state=CANCELLED, ended=now)
+
+    def stop(self, number: int, now: float) -> None:
+        """A user wants a running job to end; the engine is asked, and tells when it has."""
+        live = self.live.get(number)
+        if live is None:
+            raise InputError(f"job {number} does not run", remedy="a waiting job is not stopped but cancelled")
+        if not live.stop_asked:
+            live.stop_asked = True
+            self._note({"event": "stop-asked", "job": number, "attempt": live.attempt, "now": now}, now)
+            self.batch.change(number, stop_asked=1)
+        self.effects.stops.append((number, live.attempt))
+
+    def drain(self, name: str, now: float, reason: str = "asked for") -> None:
+        """The server takes no more jobs."""
+        server = self._server(name)
+        if server.status == UP:
+            self._apply(Drain(name, now))
+            self._put(server._replace(status=DRAINING, reason=reason))
+        elif server.status == DRAINING:
+            self._put(server._replace(reason=reason))
+        else:
+            raise InputError(f"server {name!r} is lost", remedy="it can be removed")
+
+    def resume(self, name: str, now: float) -> None:
+        """A draining server takes jobs again."""
+        server = self._server(name)
+        if server.status == AWAY:
+            raise InputError(f"server {name!r} is lost", remedy="it joins again when its engine finds it")
+        if server.status == DRAINING:
+            self._apply(Resume(name, now))
+            self._put(server._replace(status=UP, reason=None))
+            self._refusals.pop(name, None)
+
+    def remove(self, name: str, now: float) -> None:
+        """A server without jobs is forgotten."""
+        self._server(name)
+        self._apply(Remove(name, now))
+        del self.servers[name]
+        self.batch.drop_server(name)
+
+    def change(
+        self,
+        now: float,
+        *,
+        types: Sequence[JobType] | None = None,
+        classes: Sequence[ServerClass] | None = None,
+        policy: str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Other types, server classes or another policy, while jobs run."""
+        row: dict[str, Any] = {"event": "change", "now": now}
+        if types is not None:
+            row["types"] = [one.model_dump(mode="json", exclude_defaults=True) for one in types]
+        if classes is not None:
+            row["classes"] = [one.model_dump(mode="json", exclude_defaults=True) for one in classes]
+        if policy is not None:
+            row["policy"] = policy
+        if options is not None:
+            row["options"] = dict(options)
+        self.core = changed(self.core, row)
+        self._write(encode(row), self.core.opening, now)
+
+    def begin_epoch(self, why: dict[str, Any], opening: Sequence[Placement], now: float) -> None:
+        """The core was made anew from recorded facts, and this is what it starts at once."""
+        self._write(encode({"event": "epoch", "now": now, **why}), Outcome(tuple(opening)), now)
+
+    def tick(self, now: float) -> None:
+        """The policy's own clock has rung."""
+        self._apply(Tick(now))
+
+    # -- what engines tell --------------------------------------------------------------------------------------
+
+    def started(self, fact: Started, now: float) -> None:
+        """An attempt runs."""
+        live = self._meant(fact.job, fact.attempt, "started")
+        if live is not None and live.state == PLACED:
+            live.state = RUNNING
+            self._refusals.pop(live.server, None)
+            self._note({"event": "started", "job": fact.job, "attempt": fact.attempt, "now": now}, now)
+            self.batch.change(fact.job, state=RUNNING, started=now)
+
+    def ended(self, fact: Ended, now: float) -> None:
+        """An attempt has ended."""
+        self.effects.settled.append((fact.job, fact.attempt))
+        if self._ends.get((fact.job, fact.attempt)) == fact.exit_code:
+            return  # told again, as engines may
+        live = self._meant(fact.job, fact.attempt, "ended")
+        if live is None:
+            return
+        self._ends[fact.job, fact.attempt] = fact.exit_code
+        if len(self._ends) > REMEMBERED:
+            del self._ends[next(iter(self._ends))]
+        stopped = live.stop_asked and fact.exit_code != 0
+        state = CANCELLED if stopped else FAILED if fact.exit_code else DONE
+        del self.live[fact.job]
+        self._refusals.pop(live.server, None)
+        note: dict[str, Any] = {"state": state, "exit_code": fact.exit_code}
+        columns: dict[str, Any] = {"state": state, "exit_code": fact.exit_code, "ended": now}
+        if live.state == PLACED:  # so short that its start was not told
+            columns["started"] = now
+        if fact.reason:
+            note["reason"] = columns["reason"] = fact.reason
+        event = Stop(fact.job, now, live.attempt) if stopped else Complete(fact.job, now, live.attempt)
+        self.batch.change(fact.job, **columns)
+        self._apply(event, note)
+
+    def refused(self, fact: Refused, now: float) -> None:
+        """A placement was not carried out."""
+        live = self._meant(fact.job, fact.attempt, "refused")
+        if live is None:
+            return
+        self._refusals[live.server] += 1
+        if self._refusals[live.server] >= REFUSALS and self.servers[live.server].status == UP:
+            self.drain(live.server, now, f"refused {REFUSALS} jobs in a row: {fact.reason}")
+        self._back(fact.job, live, now, fact.reason)
+
+    def lost(self, fact: Lost, now: float) -> None:
+        """Nobody knows how an attempt ended."""
+        self.effects.settled.append((fact.job, fact.attempt))
+        live = self._meant(fact.job, fact.attempt, "lost")
+        if live is None:
+            return
+        if live.on_loss == "requeue" and not live.stop_asked:
+            self._back(fact.job, live, now, fact.reason)
+        else:
+            self._give_up(fact.job, live, now, fact.reason)
+
+    def server_up(self, fact: ServerUp, now: float) -> None:
+        """A server is there."""
+        server = self.servers.get(fact.name)
+        if server is None or server.status == AWAY:
+            server_class = self._class_for(fact, now)
+            self._apply(Join(fact.name, server_class, now))
+            self._put(Server(fact.name, server_class, UP, None))
+        elif server.status == DRAINING and (server.reason or "").startswith(BY_ENGINE):
+            self.resume(fact.name, now)
+
+    def server_drained(self, fact: ServerDrained, now: float) -> None:
+        """The engine wants no more jobs on a server."""
+        server = self.servers.get(fact.name)
+        if server is not None and server.status == UP:
+            self.drain(fact.name, now, BY_ENGINE + fact.reason)
+
+    def server_lost(self, fact: ServerLost, now: float) -> None:
+        """A server is gone with what ran on it: jobs that must not run twice end as lost, the others go back to their queues."""
+        server = self.servers.get(fact.name)
+        if server is None or server.status == AWAY:
+            return
+        if server.status == UP:
+            self._apply(Drain(fact.name, now))
+        reason = f"server {fact.name} was lost: {fact.reason}"
+        for job, live in [(job, live) for job, live in self.live.items() if live.server == fact.name]:
+            if live.on_loss == "fail" or live.stop_asked:
+                self._give_up(job, live, now, reason)
+        self._apply(Fail(fact.name, now), {"reason": fact.reason})
+        self._put(server._replace(status=AWAY, reason=fact.reason))
+
+    # -- inside -------------------------------------------------------------------------------------------------
+
+    def _apply(self, event: Event, note: dict[str, Any] | None = None) -> None:
+        """Let the core decide, and write it down."""
+        outcome = self.core.apply(event)
+        self._write(encode(event), outcome, event.now, note)
+
+    def _note(self, row: dict[str, Any], now: float) -> None:
+        """A row of the service's own, which the core need not know."""
+        self._write(encode(row), Outcome(), now)
+
+    def _write(self, event: str, outcome: Outcome, now: float, note: dict[str, Any] | None = None) -> None:
+        if outcome.fault is not None:
+            self.fault = f"{type(outcome.fault).__name__}: {outcome.fault}"
+            note = {**(note or {}), "fault": self.fault}
+            log.error("the policy failed: %s", self.fault)
+        self.seq += 1
+        placements = outcome.placements
+        self.batch.entries.append(
+            Entry(
+                self.seq,
+                now,
+                event,
+                json.dumps(placements, separators=(",", ":")) if placements else "[]",
+                json.dumps(note, separators=(",", ":")) if note else None,
+            )
+        )
+        for job in outcome.requeued:
+            self.live.pop(job, None)  # type: ignore[call-overload]
+            self.batch.change(job, state=WAITING, server=None, placed=None, started=None)  # type: ignore[arg-type]
+        for placement in placements:
+            self.live[placement.job] = Live(placement.server, placement.attempt)  # type: ignore[index, arg-type]
+            self.batch.change(
+                placement.job,  # type: ignore[arg-type]
+                state=PLACED,
+                server=placement.server,
+                attempt=placement.attempt,
+                placed=now,
+            )
+            self.effects.starts.append(placement)
+
+    def _back(self, job: int, live: Live, now: float, reason: str) -> None:
+        """A placement that came to nothing: back to the queue, unless its user wants it to end."""
+        if live.stop_asked:
+            self._give_up(job, live, now, reason)
+        else:
+            self._apply(Requeue(job, now, live.attempt), {"reason": reason})
+
+    def _give_up(self, job: int, live: Live, now: float, reason: str) -> None:
+        """It leaves its server and does not come back."""
+        del self.live[job]
+        state = CANCELLED if live.stop_asked else LOST
+        self.batch.change(job, state=state, ended=now, reason=reason)
+        self._apply(Stop(job, now, live.attempt), {"state": state, "reason": reason})
+
+    def _meant(self, job: int, attempt: int, what: str) -> Live | None:
+        """The live job that a fact is about; a fact about anything else is counted and changes nothing."""
+        live = self.live.get(job)
+        if live is None or live.attempt != attempt:
+            self.lies["stale attempt" if live is not None else f"{what}: unknown job"] += 1
+            return None
+        return live
+
+    def _type_for(self, job: NewJob, now: float) -> tuple[str, dict[str, str] | None]:
+        """The type of a new job, and its own demand where that is less."""
+        if job.type is None:
+            found = find_type(job.needs, job.requires, self.core.cluster, self.core.types)
+            if found.made:
+                self.change(now, types=[*self.core.types, found.type])
+            name = found.type.name
+        else:
+            if job.type not in {one.name for one in self.core.types}:
+                raise InputError(
+                    f"no type is called {job.type!r}",
+                    where="type",
+                    remedy=f"use one of: {', '.join(one.name for one in self.core.types)}; or give needs",
+                )
+            if job.requires:
+                raise InputError("are given beside a type", where="requires", remedy="give needs instead of a type")
+            name = job.type
+        if not job.needs:
+            return name, None
+        demand = {resource: repr(amount) for resource, amount in job.needs.items()}
+        size = dict(
+            zip(self.core.cluster.resources, next(t for t in self.core.types if t.name == name).demand, strict=True)
+        )
+        for resource, amount in job.needs.items():
+            if resource not in size or amount > float(size[resource]):
+                raise InputError(
+                    f"asks for {amount:g} of {resource}",
+                    where="needs",
+                    remedy=f"type {name!r} has {size.get(resource, 'none')}; ask for at most that, or give no type",
+                )
+        return name, demand
+
+    def _class_for(self, fact: ServerUp, now: float) -> str:
+        """The class of a server: the one that its engine names, one that is alike, or a new one."""
+        names = {one.name for one in self.core.cluster.servers}
+        if fact.server_class in names:
+            return fact.server_class
+        capacity = tuple(fact.capacity.get(resource, 0) for resource in self.core.cluster.resources)
+        for one in self.core.cluster.servers:
+            if tuple(map(float, one.capacity)) == tuple(map(float, capacity)) and one.labels == dict(fact.labels):
+                return one.name
+        name = fact.server_class or next(
+            f"class-{n}" for n in range(1, len(names) + 2) if f"class-{n}" not in names
+        )
+        new = ServerClass.model_validate(
+            {"name": name, "count": 0, "capacity": [str(x) for x in capacity], "labels": dict(fact.labels)}
+        )
+        self.change(now, classes=[*self.core.cluster.servers, new])
+        return name
+
+    def _server(self, name: str) -> Server:
+        server = self.servers.get(name)
+        if server is None:
+            raise InputError(f"no server is called {name!r}", remedy="`slotwise servers` lists them")
+        return server
+
+    def _put(self, server: Server) -> None:
+        self.servers[server.name] = server
+        self.batch.put_server(server)

@@ -1,0 +1,325 @@
+"""The loop: one thread that owns the scheduler. Take what waits, let the ledger decide, commit, and only then answer and act."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from slotwise.errors import InputError, SlotwiseError
+from slotwise.live import metrics
+from slotwise.live.clock import Clock
+from slotwise.live.engines.protocol import (
+    Arrived,
+    Ended,
+    Engine,
+    Fact,
+    Lost,
+    Refused,
+    ServerDrained,
+    ServerLost,
+    ServerUp,
+    Start,
+    Started,
+    Withdrawn,
+)
+from slotwise.live.inbox import Inbox, Request
+from slotwise.live.ledger import Effects, Ledger, NewJob
+from slotwise.live.retention import Retention
+from slotwise.live.spec import plain
+from slotwise.live.store.protocol import Store
+from slotwise.live.store.records import (
+    WAITING,
+    Batch,
+    FencedError,
+    Job,
+    StoreBrokenError,
+    StoreError,
+)
+
+log = logging.getLogger(__name__)
+MOST_AT_ONCE = 2_000
+"""items of one transaction"""
+INBOX_LIMIT = 100_000
+RETRY_SECONDS = 0.5
+NOT_NOW = "the store cannot be written"
+
+
+class NotReadyError(SlotwiseError):
+    """The service cannot do it now; the reason is told, and it may be tried again."""
+
+
+class Loop:
+    """Runs the service; `ask` is for requests of any thread."""
+
+    def __init__(
+        self,
+        store: Store,
+        ledger: Ledger,
+        engine: Engine,
+        *,
+        clock: Clock | None = None,
+        retention: Retention | None = None,
+        seed: int | None = None,
+        on_commit: Callable[[int], None] | None = None,
+    ) -> None:
+        self.store, self.ledger, self.engine = store, ledger, engine
+        self.clock = clock or Clock(not_before=ledger.core.now)
+        self.retention = retention or Retention()
+        self.inbox = Inbox(INBOX_LIMIT)
+        self.on_commit = on_commit or (lambda seq: None)
+        self.trouble: str | None = None
+        """why the service is not ready; None: it is"""
+        self.failure: Exception | None = None
+        """why the loop has ended, if not because it was asked to"""
+        self._chance = random.Random(seed)
+        self._items: Sequence[Request | Fact] = ()
+        self._next_tick = float("inf")
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="slotwise-loop", daemon=True)
+        self.ended = threading.Event()
+
+    def start(self) -> None:
+        """Begin to serve."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish what was taken and end; jobs go on."""
+        self._ending.set()
+        self.inbox.wake()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    # -- asking -------------------------------------------------------------------------------------------------
+
+    def ask(self, act: Callable[[Ledger, float], Any], weight: int = 1) -> Future[Any]:
+        """Let the loop do something with the ledger; the future is done when it is durable."""
+        if self.trouble is not None:
+            raise NotReadyError(self.trouble)
+        if self._ending.is_set():
+            raise NotReadyError("the service is ending")
+        return self.inbox.ask(Request(act, weight))
+
+    def submit(self, jobs: Sequence[NewJob]) -> Future[list[int]]:
+        """Submit jobs; a job with a key that is known already is not submitted again, and its number is given."""
+
+        def act(ledger: Ledger, now: float) -> list[int]:
+            known = [self._by_key(ledger, job) for job in jobs]
+            if not any(known):
+                return ledger.submit(jobs, now)
+            fresh = iter(ledger.submit([job for job, old in zip(jobs, known, strict=True) if old is None], now))
+            return [number for job, old in zip(jobs, known, strict=True)
+                    for number in (old or [next(fresh) for _ in range(len(job.array or [0]))])]  # fmt: skip
+
+        return self.ask(act, sum(len(job.array or [0]) for job in jobs))
+
+    def _by_key(self, ledger: Ledger, job: NewJob) -> list[int] | None:
+        if job.key is None:
+            return None
+        found = ledger.keys.get((job.tenant, job.key))
+        if found is None:
+            kept = self.store.job_by_key(job.tenant, job.key)
+            found = None if kept is None else kept.id
+        return None if found is None else list(range(found, found + len(job.array or [0])))
+
+    # -- the loop -----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._plan_tick(self.clock.now())
+            while not self._ending.is_set():
+                now = self.clock.now()
+                wait = min(1.0, max(0.0, self._next_tick - now))
+                self.round(self.inbox.take(MOST_AT_ONCE, wait))
+            self.retention.checkpoint(self.store, self.ledger)
+        except FencedError as error:
+            self._fail(error, "another service has taken over")
+        except StoreBrokenError as error:
+            self._fail(error, "the store is damaged")
+        except Exception as error:
+            self._fail(error, "the loop failed")
+        finally:
+            self.inbox.shut(NotReadyError(self.trouble or "the service is ending"), self._items)
+            self.ended.set()
+
+    def _fail(self, error: Exception, what: str) -> None:
+        self.failure, self.trouble = error, f"{what}: {error}"
+        log.critical("%s", self.trouble, exc_info=not isinstance(error, StoreError))
+
+    def round(self, items: Sequence[Request | Fact]) -> None:
+        """Apply, commit, answer, act."""
+        ledger, now = self.ledger, self.clock.now()
+        self._items = items  # so that whoever waits for them hears of it if all fails
+        answers: list[tuple[Future[Any], Any]] = []
+        began = time.perf_counter()
+        if now >= self._next_tick:
+            ledger.tick(now)
+            self._plan_tick(now)
+        for item in items:
+            if isinstance(item, Request):
+                before = ledger.seq
+                try:
+                    answers.append((item.future, item.act(ledger, now)))
+                except SlotwiseError as error:
+                    answers.append((item.future, error))
+                except Exception as error:
+                    if ledger.seq != before:
+                        raise  # half of it has happened: the books must be read anew from what is durable
+                    log.exception("a request failed; it has changed nothing")
+                    answers.append((item.future, error))
+            else:
+                self._hear(item, now)
+        batch, effects = ledger.take()
+        applied = time.perf_counter()
+        if batch:
+            self._commit(batch)
+            metrics.COMMIT.observe(time.perf_counter() - applied)
+            metrics.BATCH.observe(len(batch.entries))
+            metrics.DECISION.observe((applied - began) / max(1, len(batch.entries)))
+        for future, result in answers:
+            if isinstance(result, Exception):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+        if batch:
+            self.on_commit(ledger.seq)
+        self._act(effects, batch)
+        self.retention.now_and_then(self.store, ledger, now)
+
+    def _commit(self, batch: Batch) -> None:
+        """Until it is durable: nothing is answered or started before, and nothing is lost."""
+        tried = 0
+        while True:
+            try:
+                if tried and self._is_there(batch):
+                    break
+                self.store.commit(batch)
+                break
+            except (FencedError, StoreBrokenError):
+                raise
+            except StoreError as error:
+                if not tried:
+                    log.error("cannot commit, trying on: %s", error)
+                self.trouble = f"{NOT_NOW}: {error}"
+                tried += 1
+                if self._ending.wait(RETRY_SECONDS):
+                    raise
+        if tried:
+            log.warning("the store can be written again")
+            self.trouble = None
+
+    def _is_there(self, batch: Batch) -> bool:
+        """Whether a commit whose answer was lost has come through."""
+        if not batch.entries:
+            return False
+        last = self.store.last_entry()
+        return last is not None and last.seq >= batch.entries[-1].seq
+
+    def _plan_tick(self, now: float) -> None:
+        rate = self.ledger.core.tick_rate
+        self._next_tick = now + self._chance.expovariate(rate) if rate > 0 else float("inf")
+
+    # -- facts --------------------------------------------------------------------------------------------------
+
+    def _hear(self, fact: Fact, now: float) -> None:
+        """What an engine tells. Whatever it says, the loop goes on."""
+        ledger = self.ledger
+        lies = ledger.lies.total()
+        try:
+            match fact:
+                case Started():
+                    ledger.started(fact, now)
+                case Ended():
+                    ledger.ended(fact, now)
+                case Refused():
+                    ledger.refused(fact, now)
+                case Lost():
+                    ledger.lost(fact, now)
+                case ServerUp():
+                    ledger.server_up(fact, now)
+                case ServerDrained():
+                    ledger.server_drained(fact, now)
+                case ServerLost():
+                    ledger.server_lost(fact, now)
+                case Arrived():
+                    self._arrived(fact, now)
+                case Withdrawn():
+                    self._withdrawn(fact, now)
+        except InputError as error:
+            ledger.lies["impossible"] += 1
+            log.warning("the engine tells what cannot be: %s: %s", fact, error)
+        if ledger.lies.total() > lies:
+            metrics.LIES.inc()
+            self._compare(fact)
+
+    def _compare(self, fact: Fact) -> None:
+        """A fact that was not expected: the same end told again is nothing, another one is worth a line in the log."""
+        if isinstance(fact, Ended):
+            kept = self.store.job(fact.job)
+            if kept is not None and (kept.attempt, kept.exit_code) == (fact.attempt, fact.exit_code):
+                return
+        log.warning("the engine tells what is not expected; it changes nothing: %s", fact)
+
+    def _arrived(self, fact: Arrived, now: float) -> None:
+        new = NewJob(
+            tenant=fact.spec.get("tenant", self.engine.name),
+            type=None,
+            needs=fact.spec.get("needs", {}),
+            requires=fact.spec.get("requires", {}),
+            name=fact.spec.get("name", ""),
+            key=fact.key,
+            duration=fact.spec.get("duration"),
+            body=fact.spec["body"],
+        )
+        if self._by_key(self.ledger, new) is None:
+            self.ledger.submit([new], now)
+
+    def _withdrawn(self, fact: Withdrawn, now: float) -> None:
+        kept = self.store.job_by_key(self.engine.name, fact.key)
+        if kept is not None and kept.state == WAITING and kept.id not in self.ledger.live:
+            self.ledger.cancel(kept.id, now)
+
+    # -- effects ------------------------------------------------------------------------------------------------
+
+    def _act(self, effects: Effects, batch: Batch) -> None:
+        """Tell the engine, now that it is written down."""
+        if effects.settled:
+            self.engine.settled(effects.settled)
+        if effects.starts:
+            self.engine.start(self.starts(effects))
+        for job, attempt in effects.stops:
+            self.engine.stop(job, attempt)
+
+    def read_specs(self, jobs: Sequence[int]) -> None:
+        """What is to be done with these jobs if their servers are lost."""
+        for number, (_, body) in self.store.specs(jobs).items():
+            self.ledger.live[number].on_loss = plain(body).get("on_loss", "fail")
+
+    def starts(self, effects: Effects) -> list[Start]:
+        """The placements that still hold, with what the engine needs to know."""
+        live = self.ledger.live
+        placed = [one for one in effects.starts if one.job in live and live[one.job].attempt == one.attempt]
+        found = self.store.specs([one.job for one in placed])  # type: ignore[misc]
+        sizes = {one.name: one.demand for one in self.ledger.core.types}
+        resources = self.ledger.core.cluster.resources
+        starts = []
+        for one in placed:
+            job, body = found[one.job]  # type: ignore[index]
+            spec = plain(body)
+            live[job.id].on_loss = spec.get("on_loss", "fail")
+            metrics.WAIT.labels(job.type).observe(max(0.0, (job.placed or 0.0) - job.submitted))
+            starts.append(start_of(job, spec, dict(zip(resources, map(float, sizes[job.type]), strict=True))))
+        return starts
+
+
+def start_of(job: Job, spec: dict[str, Any], size: dict[str, float]) -> Start:
+    """What the engine is told; what the job asked for itself is its limit, otherwise its type's size."""
+    demand = {**size, **spec.get("needs", {})} if spec.get("needs") else size
+    if job.array_index is not None:
+        spec["array_index"] = job.array_index
+    spec["type"] = job.type
+    return Start(job.id, job.attempt, job.server or "", spec, demand)

@@ -1,0 +1,60 @@
+"""The service as a whole: a store, an engine and the loop between them, from the first start to the last."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from slotwise.live.clock import Clock
+from slotwise.live.engines.protocol import Engine
+from slotwise.live.loop import Loop
+from slotwise.live.restart import Setup, load, take_up
+from slotwise.live.retention import Retention
+from slotwise.live.store.protocol import Store
+
+log = logging.getLogger(__name__)
+
+
+class Service:
+    """Opened in `__init__`, which waits for the store where `standby` says so; `close` leaves jobs running."""
+
+    def __init__(
+        self,
+        store: Store,
+        engine: Engine,
+        setup: Setup,
+        *,
+        retention: Retention | None = None,
+        standby: bool = False,
+    ) -> None:
+        self.store, self.engine = store, engine
+        setup.warm()  # a standby need not do it when its time has come
+        self.epoch = store.become_writer(wait=standby)
+        began = time.monotonic()
+        ledger, settings = load(store, setup)
+        retention = retention or Retention()
+        retention.settings = settings | retention.settings
+        self.loop = Loop(store, ledger, engine, clock=Clock(not_before=ledger.core.now), retention=retention)
+        batch, _ = ledger.take()
+        if batch:
+            store.commit(batch)
+        if batch or store.checkpoint() is None:
+            retention.checkpoint(store, ledger)
+        retention.kept_at = max(seq for seq, _, _ in store.checkpoints())
+        engine.open(self.loop.inbox.tell)
+        take_up(self.loop, engine)
+        log.info(
+            "epoch %d: %d jobs live, %d wait, %d servers, loaded in %.1f s",
+            self.epoch,
+            len(ledger.live),
+            sum(ledger.core.waiting.values()),
+            len(ledger.servers),
+            time.monotonic() - began,
+        )
+        self.loop.start()
+
+    def close(self) -> None:
+        """End the loop and let go; jobs go on."""
+        self.loop.stop()
+        self.engine.close()
+        self.store.close()

@@ -1,0 +1,141 @@
+"""`slotwise serve`: everything together in one process, until it is told to end."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import uvicorn
+
+from slotwise.errors import InputError, SlotwiseError
+from slotwise.live.api.app import make_app
+from slotwise.live.api.gate import LOOPBACK
+from slotwise.live.auth import Guard, keep_own_token
+from slotwise.live.retention import DAY, Retention
+from slotwise.live.service import Service
+from slotwise.live.settings import prepare
+from slotwise.live.store import open_store
+
+log = logging.getLogger(__name__)
+
+
+class Options(NamedTuple):
+    """What the command line says."""
+
+    source: str | None
+    engine: str
+    host: str
+    port: int
+    store: str
+    folder: Path
+    standby: bool
+    speed: float
+    partition: str | None
+    keep_days: float
+    certificate: Path | None
+    key: Path | None
+    json_logs: bool
+
+
+class JsonLines(logging.Formatter):
+    """A log record as one line of JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        row: dict[str, Any] = {
+            "time": record.created,
+            "level": record.levelname.lower(),
+            "from": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            row["exception"] = self.formatException(record.exc_info)
+        return json.dumps(row, ensure_ascii=False)
+
+
+def set_up_logs(*, as_json: bool) -> None:
+    """To standard error; the time in UTC."""
+    handler = logging.StreamHandler(sys.stderr)
+    text = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%SZ")
+    text.converter = time.gmtime
+    handler.setFormatter(JsonLines() if as_json else text)
+    root = logging.getLogger("slotwise")
+    root.handlers[:] = [handler]
+    root.setLevel(logging.INFO)
+
+
+class Server(uvicorn.Server):
+    """Says when it listens."""
+
+    def __init__(self, config: uvicorn.Config, address: str, service: Service) -> None:
+        super().__init__(config)
+        self.address, self.service = address, service
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        print(f"listening on {self.address}", flush=True)
+
+    async def on_tick(self, counter: int) -> bool:
+        return await super().on_tick(counter) or self.service.loop.ended.is_set()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens, before anything is promised."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+    except OSError as error:
+        raise InputError(
+            f"cannot listen on {host}:{port}: {error.strerror}",
+            where="--port",
+            remedy="use another port, or end who uses it",
+        ) from None
+    return sock
+
+
+def serve(options: Options) -> None:
+    """Run until SIGTERM or SIGINT; jobs go on, and the next `serve` adopts them."""
+    set_up_logs(as_json=options.json_logs)
+    if options.host not in LOOPBACK and options.certificate is None:
+        log.warning("listening on %s without TLS: tokens and jobs can be read on the way", options.host)
+    options.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    sock = listen(options.host, options.port)
+    store = open_store(options.store)
+    try:
+        ready = prepare(
+            options.source, options.engine, options.folder, speed=options.speed, partition=options.partition
+        )
+        retention = Retention(journal=options.keep_days * DAY, jobs=options.keep_days * DAY)
+        service = Service(store, ready.engine, ready.setup, retention=retention, standby=options.standby)
+    except BaseException:
+        store.close()
+        sock.close()
+        raise
+    try:
+        port = sock.getsockname()[1]
+        guard = Guard(store)
+        if options.host in LOOPBACK:
+            keep_own_token(guard, options.host, port)
+        hosts = {*LOOPBACK, options.host, socket.gethostname(), socket.getfqdn()}
+        scheme = "http" if options.certificate is None else "https"
+        shown = f"[{options.host}]" if ":" in options.host else options.host
+        config = uvicorn.Config(
+            make_app(service, guard, hosts),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=2,
+            ssl_certfile=options.certificate,
+            ssl_keyfile=options.key,
+        )
+        Server(config, f"{scheme}://{shown}:{port}", service).run(sockets=[sock])
+    finally:
+        service.close()
+    if service.loop.failure is not None:
+        raise SlotwiseError(service.loop.trouble or "the service failed")

@@ -1,0 +1,132 @@
+"""From a TOML file, or from what the engine finds, to a service: which servers, types and policy it begins with."""
+
+from __future__ import annotations
+
+import socket
+import tomllib
+from decimal import Decimal
+from pathlib import Path
+from typing import NamedTuple
+
+from slotwise.errors import InputError
+from slotwise.live.engines.local import LocalEngine
+from slotwise.live.engines.machine import Machine
+from slotwise.live.engines.protocol import Engine, ServerUp
+from slotwise.live.engines.simulated import SimulatedEngine, exponential
+from slotwise.live.restart import Setup
+from slotwise.model import Cluster, JobType, Scenario, ServerClass, load_scenario
+
+ENGINES = ("local", "simulated", "slurm")
+
+
+class Ready(NamedTuple):
+    """An engine and what the core begins with."""
+
+    engine: Engine
+    setup: Setup
+
+
+def read_cluster(source: str) -> Scenario:
+    """A cluster file is a scenario that need not say what arrives, since that is seen."""
+    filled = []
+    try:
+        tables = tomllib.loads(Path(source).read_text("utf-8"))
+    except (OSError, ValueError):
+        tables = {}  # a shipped name; or a mistake, which is told below
+    types = tables.get("types")
+    for at, one in enumerate(types if isinstance(types, list) else []):
+        if isinstance(one, dict) and "rate" not in one:
+            filled.append(f"types.{at}.rate=1")
+    if "run" not in tables:
+        filled.append("run.events=1000")
+    return load_scenario(source, filled)
+
+
+def servers_of(cluster: Cluster) -> list[ServerUp]:
+    """One after the other, named class-0, class-1, ..."""
+    return [
+        ServerUp(
+            f"{one.name}-{n}",
+            dict(zip(cluster.resources, map(float, one.capacity), strict=True)),
+            one.labels,
+            one.name,
+        )
+        for one in cluster.servers
+        for n in range(one.count)
+    ]
+
+
+def this_machine(machine: Machine) -> tuple[Cluster, list[ServerUp]]:
+    """This machine as a cluster of one server."""
+    capacity = machine.capacity()
+    name = socket.gethostname().split(".")[0] or "local"
+    kind = ServerClass(name=name, count=1, capacity=tuple(Decimal(str(x)) for x in capacity.values()))
+    return Cluster(resources=tuple(capacity), servers=(kind,)), [ServerUp(name, capacity, {}, name)]
+
+
+def smallest_type(cluster: Cluster) -> JobType:
+    """What a job is that asks for nothing special: one CPU, or one of the first resource."""
+    which = cluster.resources.index("cpu") if "cpu" in cluster.resources else 0
+    most = max(one.capacity[which] for one in cluster.servers)
+    name = cluster.resources[which]
+    amount = min(Decimal(1), most)
+    demand = tuple(amount if r == which else Decimal(0) for r in range(len(cluster.resources)))
+    return JobType(name=f"{name}{amount:f}", demand=demand)
+
+
+def prepare(
+    source: str | None, engine: str, folder: Path, *, speed: float = 1.0, partition: str | None = None
+) -> Ready:
+    """Read the cluster and make the engine; `folder` is where engines keep what they need."""
+    if engine not in ENGINES:
+        raise InputError(
+            f"no engine is called {engine!r}", where="--engine", remedy=f"use one of: {', '.join(ENGINES)}"
+        )
+    scenario = read_cluster(source) if source is not None else None
+    if engine == "local":
+        machine = Machine.found()
+        if scenario is None:
+            cluster, servers = this_machine(machine)
+        else:
+            cluster, servers = scenario.cluster, servers_of(scenario.cluster)
+        return Ready(
+            LocalEngine(folder / "local", {one.name: one for one in servers}, machine=machine),
+            setup_of(cluster, scenario),
+        )
+    if engine == "slurm":
+        from slotwise.live.engines.slurm import SlurmEngine
+
+        found = SlurmEngine(folder / "slurm", partition=partition)
+        return Ready(found, setup_of(cluster_from(found.servers()), scenario))
+    if scenario is None:
+        raise InputError(
+            "is missing", where="CLUSTER.toml", remedy="the simulated engine needs a cluster to simulate"
+        )
+    means = {one.name: one.mean_service for one in scenario.types}
+    simulated = SimulatedEngine(
+        servers_of(scenario.cluster), exponential(scenario.run.seed, means), speed=speed, world=folder / "world"
+    )
+    return Ready(simulated, setup_of(scenario.cluster, scenario))
+
+
+def setup_of(cluster: Cluster, scenario: Scenario | None) -> Setup:
+    """Types and policy of the scenario; without one, a type for jobs that ask for nothing special."""
+    if scenario is None:
+        return Setup(cluster, (smallest_type(cluster),))
+    types = scenario.types or (smallest_type(cluster),)
+    return Setup(cluster, types, scenario.policy.name, scenario.policy.options, scenario.run.seed)
+
+
+def cluster_from(servers: list[ServerUp]) -> Cluster:
+    """Classes of servers that are alike."""
+    resources = list(dict.fromkeys(name for one in servers for name in one.capacity))
+    classes: dict[str, ServerClass] = {}
+    for one in servers:
+        if one.server_class not in classes:
+            capacity = tuple(Decimal(str(one.capacity.get(name, 0))) for name in resources)
+            classes[one.server_class] = ServerClass(
+                name=one.server_class, count=1, capacity=capacity, labels=dict(one.labels)
+            )
+    if not classes:
+        raise InputError("has no servers", where="engine", remedy="see whether it runs and has nodes")
+    return Cluster(resources=tuple(resources), servers=tuple(classes.values()))

@@ -1,0 +1,117 @@
+"""What a user asks for: a command and what it needs. Checked here, once, for the API, the client and the engines."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+
+from slotwise.errors import InputError
+
+MAX_ARRAY = 100_000
+Text = Annotated[str, StringConstraints(max_length=131_072, pattern=r"^[^\x00]*$")]
+Short = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Amount = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
+
+
+class JobSpec(BaseModel):
+    """A job as it is submitted."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    argv: tuple[Text, ...] = Field(
+        min_length=1, max_length=10_000, description="the command and its arguments; no shell"
+    )
+    type: Short | None = Field(None, description="the job type, where the cluster has types; otherwise by `needs`")
+    needs: dict[Short, Amount] = Field({}, description="how much of each resource, such as {cpu: 2, memory: 4000}")
+    env: dict[Short, Text] = Field({}, max_length=1000, description="environment variables")
+    cwd: Text | None = Field(None, description="the working directory; by default the home of the service's user")
+    name: Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] = Field(
+        "", description="for people; need not be unique"
+    )
+    labels: dict[Short, Short] = Field({}, max_length=100, description="for people and programs; kept, not used")
+    requires: dict[Short, tuple[Short, ...]] = Field(
+        {}, max_length=100, description="labels that the server must have, each with the values that will do"
+    )
+    key: Short | None = Field(
+        None, description="idempotency key: a second submission with the same key gives the first one's job"
+    )
+    duration: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
+        None, description="expected duration in seconds, where it is known"
+    )
+    on_loss: Literal["fail", "requeue"] = Field(
+        "fail",
+        description="if its server is lost while it runs: `fail` (it ends as lost) or `requeue` (it is executed again)",
+    )
+    open_files: Annotated[int, Field(ge=3, le=1_000_000)] | None = Field(None, description="limit on open files")
+    array: str | None = Field(
+        None, description="many jobs at once, such as 1-1000 or 0-90:10; each has SLOTWISE_ARRAY_INDEX"
+    )
+
+    @field_validator("argv")
+    @classmethod
+    def _a_command(cls, argv: tuple[str, ...]) -> tuple[str, ...]:
+        if not argv[0]:
+            raise ValueError("the command is empty")
+        if sum(map(len, argv)) > 1_000_000:
+            raise ValueError("the command line is longer than 1,000,000 characters")
+        return argv
+
+    @field_validator("env")
+    @classmethod
+    def _names(cls, env: dict[str, str]) -> dict[str, str]:
+        for name in env:
+            if "=" in name:
+                raise ValueError(f"{name!r} is no name of an environment variable")
+        return env
+
+    @field_validator("array")
+    @classmethod
+    def _an_array(cls, array: str | None) -> str | None:
+        if array is not None:
+            indices(array)
+        return array
+
+    def body(self) -> str:
+        """What is kept of it for the engine, as JSON."""
+        kept = self.model_dump(mode="json", exclude_defaults=True, exclude={"key", "array", "name"})
+        return json.dumps(kept, separators=(",", ":"), ensure_ascii=False)
+
+
+def indices(array: str) -> range:
+    """The indices that "1-1000" or "0-90:10" means."""
+    match = re.fullmatch(r"(\d{1,9})-(\d{1,9})(?::(\d{1,9}))?", array)
+    first, last, step = (int(match[1]), int(match[2]), int(match[3] or 1)) if match else (0, 0, 0)
+    if match is None or step < 1 or last < first:
+        raise ValueError("is no range of indices; write it like 1-1000 or 0-90:10")
+    found = range(first, last + 1, step)
+    if len(found) > MAX_ARRAY:
+        raise ValueError(f"has {len(found):,} jobs; at most {MAX_ARRAY:,} at once")
+    return found
+
+
+UNITS = {"K": 0.001, "M": 1.0, "G": 1000.0, "T": 1_000_000.0}
+
+
+def parse_needs(text: str) -> dict[str, float]:
+    """The `cpu=2,memory=4G` of the command line; K, M, G and T are of megabytes, the unit of memory.
+
+    >>> parse_needs("cpu=2,memory=4G")
+    {'cpu': 2.0, 'memory': 4000.0}
+    """
+    needs: dict[str, float] = {}
+    for part in filter(None, text.split(",")):
+        name, _, amount = part.partition("=")
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)B?", amount.strip(), re.IGNORECASE)
+        if not name.strip() or match is None:
+            raise InputError(f"{part!r} is no need", where="--needs", remedy="write it like cpu=2,memory=4G")
+        needs[name.strip()] = float(match[1]) * UNITS.get(match[2].upper(), 1.0)
+    return needs
+
+
+def plain(spec: Any) -> dict[str, Any]:
+    """The kept body as a mapping."""
+    loaded: dict[str, Any] = json.loads(spec)
+    return loaded

@@ -1,0 +1,88 @@
+"""What the service asks of a store. Two databases answer it: SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+from slotwise.live.store.records import Batch, Checkpoint, Entry, Job, Query, Server, Token
+
+
+class Store(Protocol):
+    """A journal and a read model with one writer.
+
+    `become_writer` gives this process the only right to write, and a new epoch; `commit` makes a batch durable as a whole or
+    raises and leaves nothing of it. Everything that reads may be called from any thread.
+    """
+
+    url: str
+
+    def become_writer(self, *, wait: bool = False) -> int:
+        """Take the lock and begin a new epoch; BusyError where another service writes, unless `wait`."""
+
+    def commit(self, batch: Batch) -> None:
+        """Make a batch durable. FencedError where another writer has taken over since."""
+
+    def beat(self) -> None:
+        """Say that this writer is alive, where others wait to take over."""
+
+    def save_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Keep a situation."""
+
+    def trim(self, *, journal_before: float, jobs_before: float, limit: int) -> int:
+        """Drop what is older than these times: journal rows behind a checkpoint that is itself old enough, and ended jobs, at
+        most `limit` of each; the rows dropped."""
+
+    def checkpoints(self) -> list[tuple[int, float, int]]:
+        """Sequence, time and epoch of each, oldest first."""
+
+    def checkpoint(self, seq: int | None = None) -> Checkpoint | None:
+        """The newest, or the one at this row."""
+
+    def entries(self, after: int, *, limit: int = 1000) -> list[Entry]:
+        """Journal rows after this one, in order."""
+
+    def last_entry(self) -> Entry | None:
+        """The newest row."""
+
+    def first_seq(self) -> int | None:
+        """The oldest row that is kept."""
+
+    def job(self, job: int) -> Job | None:
+        """One job."""
+
+    def job_by_key(self, tenant: str, key: str) -> Job | None:
+        """The job that was submitted with this idempotency key."""
+
+    def jobs(self, query: Query) -> list[Job]:
+        """A page of jobs."""
+
+    def counts(self) -> dict[str, int]:
+        """How many jobs there are in each state."""
+
+    def specs(self, jobs: Sequence[int]) -> dict[int, tuple[Job, str]]:
+        """Jobs with what they execute."""
+
+    def servers(self) -> list[Server]:
+        """All servers, by name."""
+
+    def next_ids(self) -> tuple[int, int]:
+        """The lowest job and spec numbers above all that were given."""
+
+    def tokens(self) -> list[Token]:
+        """All tokens."""
+
+    def add_token(self, token: Token) -> None:
+        """A new token; this needs no writer's right."""
+
+    def drop_token(self, token: str) -> bool:
+        """Take a token back; False where there is none of this name."""
+
+    def dump(self) -> Iterator[tuple[str, list[Any]]]:
+        """All rows as (table, values) of one moment, for a backup."""
+
+    def load(self, rows: Iterator[tuple[str, list[Any]]]) -> int:
+        """Fill an empty store from a backup."""
+
+    def close(self) -> None:
+        """Let go of the lock and the connections."""

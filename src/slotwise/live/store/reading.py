@@ -1,0 +1,104 @@
+"""The questions both databases answer in the same words; `?` stands for a value in all of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from slotwise.live.store.records import Checkpoint, Entry, Job, Query, Server, Token
+
+JOB = ", ".join(Job._fields)
+PIECE = 500
+"""values in one IN (...)"""
+
+
+class Reading(ABC):
+    """Questions in SQL over one method that asks them."""
+
+    @abstractmethod
+    def ask(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """The rows of a SELECT, on a connection of its own."""
+
+    def checkpoints(self) -> list[tuple[int, float, int]]:
+        return [
+            (row[0], row[1], row[2]) for row in self.ask("SELECT seq, time, epoch FROM checkpoint ORDER BY seq")
+        ]
+
+    def checkpoint(self, seq: int | None = None) -> Checkpoint | None:
+        which, values = ("WHERE seq = ?", (seq,)) if seq is not None else ("ORDER BY seq DESC LIMIT 1", ())
+        rows = self.ask(f"SELECT seq, time, epoch, body FROM checkpoint {which}", values)
+        return Checkpoint(*rows[0]) if rows else None
+
+    def entries(self, after: int, *, limit: int = 1000) -> list[Entry]:
+        rows = self.ask(
+            "SELECT seq, time, event, placements, note FROM journal WHERE seq > ? ORDER BY seq LIMIT ?",
+            (after, limit),
+        )
+        return [Entry(*row) for row in rows]
+
+    def last_entry(self) -> Entry | None:
+        rows = self.ask("SELECT seq, time, event, placements, note FROM journal ORDER BY seq DESC LIMIT 1")
+        return Entry(*rows[0]) if rows else None
+
+    def first_seq(self) -> int | None:
+        first = self.ask("SELECT min(seq) FROM journal")[0][0]
+        return None if first is None else int(first)
+
+    def job(self, job: int) -> Job | None:
+        rows = self.ask(f"SELECT {JOB} FROM job WHERE id = ?", (job,))
+        return Job(*rows[0]) if rows else None
+
+    def job_by_key(self, tenant: str, key: str) -> Job | None:
+        rows = self.ask(f"SELECT {JOB} FROM job WHERE tenant = ? AND key = ?", (tenant, key))
+        return Job(*rows[0]) if rows else None
+
+    def jobs(self, query: Query) -> list[Job]:
+        conditions: list[str] = []
+        values: list[Any] = []
+        for column in ("tenant", "type", "server", "array_id", "name"):
+            value = getattr(query, column)
+            if value is not None:
+                conditions.append(f"{column} = ?")
+                values.append(value)
+        for column, several in (("state", query.states), ("id", query.ids)):
+            if several:
+                conditions.append(f"{column} IN ({', '.join('?' * len(several))})")
+                values += several
+        if query.after is not None:
+            conditions.append("id > ?" if query.ascending else "id < ?")
+            values.append(query.after)
+        where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+        order = "ASC" if query.ascending else "DESC"
+        rows = self.ask(f"SELECT {JOB} FROM job {where} ORDER BY id {order} LIMIT ?", (*values, query.limit))
+        return [Job(*row) for row in rows]
+
+    def counts(self) -> dict[str, int]:
+        return {row[0]: row[1] for row in self.ask("SELECT state, count(*) FROM job GROUP BY state")}
+
+    def specs(self, jobs: Sequence[int]) -> dict[int, tuple[Job, str]]:
+        found: dict[int, tuple[Job, str]] = {}
+        columns = ", ".join(f"job.{name}" for name in Job._fields)
+        for at in range(0, len(jobs), PIECE):
+            piece = jobs[at : at + PIECE]
+            rows = self.ask(
+                f"SELECT {columns}, body FROM job JOIN spec ON spec.id = job.spec"
+                f" WHERE job.id IN ({', '.join('?' * len(piece))})",
+                piece,
+            )
+            found.update((row[0], (Job(*row[:-1]), row[-1])) for row in rows)
+        return found
+
+    def servers(self) -> list[Server]:
+        return [
+            Server(*row) for row in self.ask("SELECT name, server_class, status, reason FROM server ORDER BY name")
+        ]
+
+    def next_ids(self) -> tuple[int, int]:
+        return tuple((self.ask(f"SELECT max(id) FROM {table}")[0][0] or 0) + 1 for table in ("job", "spec"))  # type: ignore[return-value]
+
+    def tokens(self) -> list[Token]:
+        return [
+            Token(*row)
+            for row in self.ask("SELECT id, role, tenant, digest, created FROM token ORDER BY created, id")
+        ]

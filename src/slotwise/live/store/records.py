@@ -1,0 +1,173 @@
+"""What the store keeps, as plain values: journal rows, jobs, servers, checkpoints and tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from slotwise.errors import SlotwiseError
+
+WAITING, PLACED, RUNNING = "waiting", "placed", "running"
+DONE, FAILED, CANCELLED, LOST = "done", "failed", "cancelled", "lost"
+STATES = (WAITING, PLACED, RUNNING, DONE, FAILED, CANCELLED, LOST)
+ENDED = (DONE, FAILED, CANCELLED, LOST)
+
+
+class StoreError(SlotwiseError):
+    """The store could not do it now; it may be tried again when the cause is gone (full disk, lost connection)."""
+
+
+class StoreBrokenError(StoreError):
+    """The store is damaged, or not ours: trying again does not help."""
+
+
+class FencedError(StoreError):
+    """Another service has become the writer of this store: this one may not write any more."""
+
+
+class BusyError(StoreError):
+    """Another service writes to this store."""
+
+
+class Entry(NamedTuple):
+    """A row of the journal: what happened and what was decided, in the order in which it was decided."""
+
+    seq: int
+    time: float
+    event: str
+    """JSON: an event of the core, or one of the service's own (started, stop-asked, change, epoch)"""
+    placements: str
+    """JSON: [[job, server, attempt], ...]"""
+    note: str | None
+    """JSON: what the service knows and the core does not ask for, such as exit codes"""
+
+
+class Job(NamedTuple):
+    """A job as the read model keeps it."""
+
+    id: int
+    tenant: str
+    type: str
+    name: str
+    state: str
+    server: str | None
+    attempt: int
+    exit_code: int | None
+    reason: str | None
+    stop_asked: int
+    submitted: float
+    placed: float | None
+    started: float | None
+    ended: float | None
+    array_id: int | None
+    array_index: int | None
+    key: str | None
+    spec: int
+
+
+CHANGEABLE = (
+    "state",
+    "server",
+    "attempt",
+    "exit_code",
+    "reason",
+    "stop_asked",
+    "placed",
+    "started",
+    "ended",
+    "type",
+)
+AT = {name: i for i, name in enumerate(Job._fields)}
+
+
+class Server(NamedTuple):
+    """A server as the read model keeps it."""
+
+    name: str
+    server_class: str
+    status: str
+    """up, draining, or lost (a failed server that its engine may bring back)"""
+    reason: str | None
+
+
+class Token(NamedTuple):
+    """Who may do what; only a hash of the secret is kept."""
+
+    id: str
+    role: str
+    tenant: str
+    digest: str
+    created: float
+
+
+class Checkpoint(NamedTuple):
+    """A situation: what the core was after the journal row `seq`."""
+
+    seq: int
+    time: float
+    epoch: int
+    body: str
+    """JSON: {"situation": ..., "next_job": ..., "next_spec": ...}"""
+
+
+class Query(NamedTuple):
+    """Which jobs to list: all conditions hold; newest first, or oldest first with `ascending`."""
+
+    states: tuple[str, ...] = ()
+    tenant: str | None = None
+    type: str | None = None
+    server: str | None = None
+    array_id: int | None = None
+    name: str | None = None
+    ids: tuple[int, ...] = ()
+    after: int | None = None
+    """a cursor: the last job of the page before"""
+    limit: int = 100
+    ascending: bool = False
+
+
+@dataclass
+class Batch:
+    """Everything that one transaction writes. Changes to a job that is new in the batch go into its row."""
+
+    entries: list[Entry] = field(default_factory=list)
+    specs: list[tuple[int, str]] = field(default_factory=list)
+    jobs: dict[int, list[Any]] = field(default_factory=dict)
+    changes: dict[int, dict[str, Any]] = field(default_factory=dict)
+    servers: dict[str, Server] = field(default_factory=dict)
+    servers_gone: set[str] = field(default_factory=set)
+
+    def __bool__(self) -> bool:
+        return bool(self.entries or self.changes or self.jobs or self.servers or self.servers_gone)
+
+    def add_job(self, job: Job) -> None:
+        """A new job."""
+        self.jobs[job.id] = list(job)
+
+    def change(self, job: int, **columns: Any) -> None:
+        """Columns of a job that have new values."""
+        row = self.jobs.get(job)
+        if row is None:
+            self.changes.setdefault(job, {}).update(columns)
+        else:
+            for name, value in columns.items():
+                row[AT[name]] = value
+
+    def put_server(self, server: Server) -> None:
+        """A server that is new or has changed."""
+        self.servers[server.name] = server
+        self.servers_gone.discard(server.name)
+
+    def drop_server(self, name: str) -> None:
+        """A server that has left."""
+        self.servers.pop(name, None)
+        self.servers_gone.add(name)
+
+
+def by_columns(changes: dict[int, dict[str, Any]]) -> Iterable[tuple[tuple[str, ...], list[tuple[Any, ...]]]]:
+    """Changes of the same columns together, each as (values..., job)."""
+    groups: dict[tuple[str, ...], list[tuple[Any, ...]]] = {}
+    for job, columns in changes.items():
+        groups.setdefault(tuple(columns), []).append((*columns.values(), job))
+    return groups.items()

@@ -1,0 +1,42 @@
+"""The tables, as numbered migrations: a store of any earlier version is brought up to date when it is opened.
+
+A migration is never edited once it has been released; a change is a new one at the end.
+"""
+
+from __future__ import annotations
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        """CREATE TABLE journal (
+            seq {int} PRIMARY KEY, time {real} NOT NULL, event TEXT NOT NULL, placements TEXT NOT NULL, note TEXT)""",
+        "CREATE TABLE spec (id {int} PRIMARY KEY, body TEXT NOT NULL)",
+        """CREATE TABLE job (
+            id {int} PRIMARY KEY, tenant TEXT NOT NULL, type TEXT NOT NULL, name TEXT NOT NULL, state TEXT NOT NULL,
+            server TEXT, attempt {int} NOT NULL, exit_code {int}, reason TEXT, stop_asked {int} NOT NULL,
+            submitted {real} NOT NULL, placed {real}, started {real}, ended {real},
+            array_id {int}, array_index {int}, key TEXT, spec {int} NOT NULL)""",
+        "CREATE INDEX job_live ON job (state, id) WHERE state IN ('placed', 'running')",
+        "CREATE UNIQUE INDEX job_key ON job (tenant, key) WHERE key IS NOT NULL",
+        "CREATE INDEX job_array ON job (array_id, array_index) WHERE array_id IS NOT NULL",
+        "CREATE TABLE server (name TEXT PRIMARY KEY, server_class TEXT NOT NULL, status TEXT NOT NULL, reason TEXT)",
+        """CREATE TABLE checkpoint (
+            seq {int} PRIMARY KEY, time {real} NOT NULL, epoch {int} NOT NULL, body TEXT NOT NULL)""",
+        """CREATE TABLE token (
+            id TEXT PRIMARY KEY, role TEXT NOT NULL, tenant TEXT NOT NULL, digest TEXT NOT NULL, created {real} NOT NULL)""",
+        """CREATE TABLE writer (
+            one {int} PRIMARY KEY, epoch {int} NOT NULL, heartbeat {real} NOT NULL, session TEXT NOT NULL)""",
+        "INSERT INTO writer VALUES (1, 0, 0, '')",
+    ),
+)
+
+NEWEST = len(MIGRATIONS)
+TABLES = ("journal", "spec", "job", "server", "checkpoint", "token")
+"""what a backup holds"""
+
+
+def statements(after: int, *, integer: str, real: str) -> list[tuple[int, list[str]]]:
+    """The migrations with higher numbers, in the words of one database."""
+    return [
+        (number, [text.replace("{int}", integer).replace("{real}", real) for text in MIGRATIONS[number - 1]])
+        for number in range(after + 1, NEWEST + 1)
+    ]

@@ -1,0 +1,66 @@
+"""Stores to test with. PostgreSQL is there in `make test-system` only, which starts a server of its own."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from slotwise.live.store import open_store
+from slotwise.live.store.protocol import Store
+
+POSTGRES = os.environ.get("SLOTWISE_TEST_POSTGRES", "")
+"""the address of a server on which databases may be made, such as postgresql:///postgres?host=/tmp/x"""
+_numbers = itertools.count()
+
+
+def new_database() -> str:
+    """A new, empty database; its address."""
+    import psycopg
+    from psycopg.conninfo import make_conninfo
+
+    name = f"slotwise_{os.getpid()}_{next(_numbers)}"
+    with psycopg.connect(POSTGRES, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+        connection.execute(f"CREATE DATABASE {name}")
+    parts = psycopg.conninfo.conninfo_to_dict(make_conninfo(POSTGRES, dbname=name))
+    return f"postgresql://{parts.get('user', '')}@/{name}?host={parts['host']}&port={parts.get('port', 5432)}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What needs a server outside is not part of `make test`."""
+    if os.environ.get("SLOTWISE_TEST_SYSTEM"):
+        return
+    outside = [item for item in items if item.get_closest_marker("system")]
+    if outside:
+        config.hook.pytest_deselected(items=outside)
+        items[:] = [item for item in items if item not in outside]
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.system)])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a new store."""
+    return f"sqlite:///{tmp_path}/store.db" if request.param == "sqlite" else new_database()
+
+
+@pytest.fixture
+def postgres_url() -> str:
+    """The address of a new database."""
+    return new_database()
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[[str], Store]]:
+    """Opens stores and closes them at the end."""
+    stores: list[Store] = []
+
+    def open_one(url: str) -> Store:
+        stores.append(open_store(url))
+        return stores[-1]
+
+    yield open_one
+    for store in stores:
+        store.close()

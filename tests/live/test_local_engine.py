@@ -1,0 +1,282 @@
+"""Real processes under the supervisor: started at most once, ended once, whatever is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from slotwise.live.engines.local import LocalEngine
+from slotwise.live.engines.machine import Machine
+from slotwise.live.engines.protocol import Ended, Fact, Lost, ServerUp, Start, Started, Unknown
+from slotwise.live.engines.supervisor import output_path
+
+SERVERS = {"a": ServerUp("a", {"cpu": 2, "memory": 1000})}
+
+
+class Driver:
+    """An engine with its facts in a queue."""
+
+    def __init__(self, folder: Path, **options: object) -> None:
+        self.engine = LocalEngine(folder, SERVERS, grace=0.2, **options)  # type: ignore[arg-type]
+        self.facts: queue.SimpleQueue[Fact] = queue.SimpleQueue()
+        self.engine.open(lambda facts: [self.facts.put(fact) for fact in facts] and None)
+
+    def start(
+        self, job: int, *argv: str, attempt: int = 1, demand: Mapping[str, float] | None = None, **spec: object
+    ) -> None:
+        self.engine.start([Start(job, attempt, "a", {"argv": argv, "cwd": "/", **spec}, demand or {})])
+
+    def until_ended(self, count: int) -> dict[int, Ended | Lost]:
+        """Wait for so many ends."""
+        found: dict[int, Ended | Lost] = {}
+        while len(found) < count:
+            fact = self.facts.get(timeout=20)
+            if isinstance(fact, Ended | Lost):
+                assert fact.job not in found or found[fact.job] == fact, "two different ends"
+                found[fact.job] = fact
+        return found
+
+    def until_started(self, job: int) -> None:
+        while True:
+            fact = self.facts.get(timeout=20)
+            if isinstance(fact, Started) and fact.job == job:
+                return
+
+    def text(self, job: int, attempt: int = 1) -> str:
+        """The whole output."""
+        pieces, offset = [], 0
+        while (got := self.engine.output(job, attempt, offset, 1 << 20)) and got[0]:
+            pieces.append(got[0])
+            offset = got[1]
+        return b"".join(pieces).decode()
+
+
+def supervisor_of(folder: Path) -> int:
+    """The process that holds the lock."""
+    return int((folder / "lock").read_text())
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, "does not come true"
+        os.sched_yield()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "engine"
+    with suppress(FileNotFoundError, ProcessLookupError):  # it has gone
+        os.kill(supervisor_of(tmp_path / "engine"), signal.SIGKILL)
+
+
+@pytest.fixture
+def driver(folder: Path) -> Iterator[Driver]:
+    made = Driver(folder)
+    yield made
+    made.engine.close()
+
+
+def test_exit_codes_outputs_and_errors(driver: Driver, tmp_path: Path) -> None:
+    driver.start(1, "true")
+    driver.start(2, "sh", "-c", "echo out; echo err >&2; exit 3")
+    driver.start(3, "sh", "-c", "kill -9 $$")
+    driver.start(4, "/no/such/thing")
+    driver.start(5, "no-such-command")
+    driver.start(6, str(tmp_path))
+    driver.start(7, "true", cwd="/no/such/folder")
+    driver.start(
+        8, "sh", "-c", 'pwd; echo "$X $SLOTWISE_JOB_ID $SLOTWISE_ATTEMPT"', cwd=str(tmp_path), env={"X": "ä b"}
+    )
+    driver.start(9, "cat")  # standard input is empty
+    ends = driver.until_ended(9)
+    codes = {job: end.exit_code for job, end in ends.items() if isinstance(end, Ended)}
+    assert codes == {1: 0, 2: 3, 3: -9, 4: 127, 5: 127, 6: 126, 7: 127, 8: 0, 9: 0}
+    assert driver.text(2) == "out\nerr\n"
+    assert driver.text(8) == f"{tmp_path}\nä b 8 1\n"
+    assert driver.engine.output(1, 1, 0, 100) is None  # an empty output leaves no file
+    assert "no such command" in ends[5].reason
+    assert not set(os.environ) & {"SLOTWISE_JOB_ID"}
+
+
+def test_an_attempt_is_executed_once(driver: Driver, tmp_path: Path) -> None:
+    for _ in range(3):
+        driver.start(1, "sh", "-c", f"echo x >> {tmp_path}/count")
+    first = driver.until_ended(1)
+    driver.start(1, "sh", "-c", f"echo x >> {tmp_path}/count")
+    assert driver.until_ended(1) == first  # told again, the same
+    driver.start(1, "sh", "-c", f"echo x >> {tmp_path}/count", attempt=2)
+    driver.until_ended(1)
+    assert (tmp_path / "count").read_text() == "x\nx\n"
+
+
+def test_jobs_go_on_without_the_service(folder: Path) -> None:
+    first = Driver(folder)
+    first.start(1, "sh", "-c", "while [ ! -e go ]; do sleep 0.01; done; exit 4", cwd=str(folder))
+    first.until_started(1)
+    pid = supervisor_of(folder)
+    first.engine.close()
+    second = Driver(folder)
+    assert isinstance(second.engine.known([(1, 1, "a")])[1, 1], Started)
+    second.engine.close()
+    (folder / "go").touch()
+    wait_for(lambda: "E 1 1 4" in (folder / "log").read_text())
+    third = Driver(folder)
+    known = third.engine.known([(1, 1, "a"), (2, 1, "a")])
+    assert known[2, 1] == Unknown()
+    assert isinstance(known[1, 1], Ended)
+    assert known[1, 1].exit_code == 4
+    third.engine.settled([(1, 1)])
+    assert third.engine.known([(1, 1, "a")])[1, 1] == Unknown()
+    assert supervisor_of(folder) == pid
+    third.engine.close()
+
+
+def test_a_killed_supervisor(folder: Path) -> None:
+    """Its jobs go on; how they end is not known any more, and is told as lost; ends that were written down are kept."""
+    driver = Driver(folder)
+    driver.start(1, "sh", "-c", "exit 5")
+    driver.until_ended(1)
+    driver.start(2, "sh", "-c", "exec >/dev/null 2>&1; while [ ! -e go ]; do sleep 0.01; done", cwd=str(folder))
+    driver.start(3, "sh", "-c", "while [ ! -e go ]; do sleep 0.01; done; touch done3", cwd=str(folder))
+    driver.until_started(3)
+    old = supervisor_of(folder)
+    os.kill(old, signal.SIGKILL)
+    driver.start(4, "sh", "-c", "exit 6")  # to the dead one, or the new one
+    ends = driver.until_ended(2)  # that of job 1 is told again, since nobody said that it is settled
+    assert isinstance(ends[4], Ended)
+    assert ends[4].exit_code == 6
+    assert supervisor_of(folder) != old
+    known = driver.engine.known([(n, 1, "a") for n in (1, 2, 3)])
+    assert isinstance(known[1, 1], Ended)
+    assert known[1, 1].exit_code == 5
+    assert isinstance(known[2, 1], Started)
+    assert isinstance(known[3, 1], Started)
+    (folder / "go").touch()
+    lost = driver.until_ended(2)
+    assert isinstance(lost[2], Lost)
+    assert isinstance(lost[3], Lost)
+    assert (folder / "done3").exists()
+    driver.engine.close()
+
+
+def test_a_claim_without_a_process_is_not_started_again(folder: Path) -> None:
+    """A supervisor killed between the claim and the process: it may have run, so it must not run again."""
+    folder.mkdir()
+    (folder / "log").write_text("C 1 1\nC 2 1\nP 2 1 999999 123\nE 3 1 0 1.5\nC 4")
+    driver = Driver(folder)
+    driver.start(1, "touch", str(folder / "twice"))
+    ends = driver.until_ended(2)
+    assert isinstance(ends[1], Lost)
+    assert isinstance(ends[2], Lost)
+    assert driver.engine.known([(3, 1, "a"), (4, 1, "a")]) == {(3, 1): Ended(3, 1, 0, 1.5), (4, 1): Unknown()}
+    assert not (folder / "twice").exists()
+    driver.engine.close()
+
+
+def test_stop(driver: Driver, tmp_path: Path) -> None:
+    driver.start(1, "sleep", "100")
+    driver.start(
+        2,
+        sys.executable,
+        "-c",
+        "import signal, time; signal.signal(15, signal.SIG_IGN); print(1, flush=True); time.sleep(99)",
+    )
+    wait_for(lambda: driver.text(2) == "1\n")
+    driver.engine.stop(1, 1)
+    driver.engine.stop(2, 1)
+    driver.engine.stop(3, 1)  # never heard of
+    ends = driver.until_ended(2)
+    assert {job: end.exit_code for job, end in ends.items() if isinstance(end, Ended)} == {1: -15, 2: -9}
+
+
+def test_what_a_job_leaves_behind_is_ended(driver: Driver) -> None:
+    driver.start(1, "sh", "-c", "sleep 1000 & echo $!")
+    driver.until_ended(1)
+    left = int(driver.text(1))
+    wait_for(lambda: not Path(f"/proc/{left}").exists() or ") Z " in Path(f"/proc/{left}/stat").read_text())
+
+
+def test_output_is_limited(folder: Path) -> None:
+    driver = Driver(folder, output_limit=64 * 1024)
+    line = "0123456789abcdef" * 64
+    script = f"for i in $(seq 2000); do echo $i {line}; done; while [ ! -e go ]; do sleep 0.01; done; echo the end"
+    driver.start(1, "sh", "-c", script, cwd=str(folder))
+    path = output_path(str(folder), 1, 1)
+    wait_for(
+        lambda: (
+            os.path.exists(path) and os.stat(path).st_size > 2_000_000 and os.stat(path).st_blocks * 512 < 200_000
+        )
+    )
+    (folder / "go").touch()
+    driver.until_ended(1)
+    text = driver.text(1)
+    assert text.startswith(f"1 {line}\n2 ")
+    assert text.endswith("the end\n")
+    assert "bytes dropped" in text
+    assert len(text) < 100_000
+    driver.engine.close()
+
+
+def test_limits_and_cpus(folder: Path) -> None:
+    cpu = sorted(os.sched_getaffinity(0))[0]
+    driver = Driver(folder, machine=Machine((cpu, cpu), 10**9, (4, 5)))
+    show = "import os, resource as r; print(sorted(os.sched_getaffinity(0)), r.getrlimit(r.RLIMIT_DATA)[0], r.getrlimit(r.RLIMIT_NOFILE)[0])"
+    driver.start(1, sys.executable, "-c", show, demand={"cpu": 1, "memory": 500}, open_files=77)
+    driver.start(2, sys.executable, "-c", "x = bytearray(900_000_000)", demand={"memory": 200})
+    ends = driver.until_ended(2)
+    assert driver.text(1) == f"[{cpu}] 500000000 77\n"
+    assert isinstance(ends[2], Ended)
+    assert ends[2].exit_code == 1
+    assert "MemoryError" in driver.text(2)
+    driver.engine.close()
+
+
+def test_cpus_are_shared_out() -> None:
+    machine = Machine((0, 1, 2, 5), 10**10, (0, 1))
+    pools = machine.pools({"x": ServerUp("x", {"cpu": 3, "gpu": 1}), "y": ServerUp("y", {"cpu": 1, "gpu": 1})})
+    assert (pools["x"].cpus, pools["y"].cpus) == ([0, 1, 2], [5])
+    assert (pools["x"].gpus, pools["y"].gpus) == ([0], [1])
+    more = machine.pools({"x": ServerUp("x", {"cpu": 3}), "y": ServerUp("y", {"cpu": 3})})
+    assert more["x"].cpus == more["y"].cpus == []
+    assert machine.capacity() == {"cpu": 4, "memory": 9500, "gpu": 2}
+
+
+def test_the_log_is_kept_short(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Driver(folder)
+    for job in range(50):
+        driver.start(job, "true")
+    driver.until_ended(50)
+    driver.engine.settled([(job, 1) for job in range(49)])
+    driver.engine.known([(1, 1, "a")])  # it has heard it
+    driver.engine.close()
+    os.kill(supervisor_of(folder), signal.SIGKILL)
+    again = Driver(folder)
+    assert isinstance(again.engine.known([(49, 1, "a")])[49, 1], Ended)
+    assert len((folder / "log").read_text().splitlines()) == 1
+    again.engine.close()
+
+
+def test_nobody_else_can_talk_to_it(driver: Driver, folder: Path) -> None:
+    assert folder.stat().st_mode & 0o077 == 0
+    assert (folder / "socket").stat().st_mode & 0o077 == 0
+
+
+def test_two_supervisors_do_not_share_a_folder(driver: Driver, folder: Path) -> None:
+    from slotwise.live.engines.local import SCRIPT
+
+    pid = supervisor_of(folder)
+    subprocess.run([sys.executable, "-I", "-S", str(SCRIPT), str(folder)], check=True)
+    assert supervisor_of(folder) == pid
+    driver.start(1, "true")
+    assert json.dumps(driver.until_ended(1)[1].job) == "1"

@@ -1,0 +1,351 @@
+"""The journal and read model: all or nothing, nothing lost that was acknowledged, one writer."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from slotwise.errors import InputError
+from slotwise.live.store import (
+    Batch,
+    BusyError,
+    Checkpoint,
+    Entry,
+    FencedError,
+    Job,
+    Query,
+    Server,
+    StoreBrokenError,
+    StoreError,
+    Token,
+    open_store,
+)
+from slotwise.live.store.backup import restore, save
+from slotwise.live.store.protocol import Store
+from slotwise.live.store.records import CANCELLED, DONE, PLACED, RUNNING, WAITING
+
+Opener = Callable[[str], Store]
+
+
+def job(number: int, **columns: object) -> Job:
+    plain = Job(
+        number, "t", "small", "", WAITING, None, 0, None, None, 0, 1.0, None, None, None, None, None, None, 1
+    )
+    return plain._replace(**columns)  # type: ignore[arg-type]
+
+
+def entry(seq: int, time: float = 0.0) -> Entry:
+    return Entry(seq, time or float(seq), json.dumps({"event": "tick", "now": seq}), "[]", None)
+
+
+def test_a_batch_is_there_afterwards(store_url: str, opened: Opener) -> None:
+    store = opened(store_url)
+    assert store.become_writer() == 1
+    batch = Batch(entries=[entry(1), entry(2)], specs=[(1, '{"argv": ["true"]}')])
+    batch.add_job(job(1))
+    batch.change(1, state=PLACED, server="a", attempt=1, placed=2.0)  # in the row itself, since the job is new
+    batch.add_job(job(2, key="k", name="two"))
+    batch.put_server(Server("a", "small", "up", None))
+    batch.put_server(Server("b", "small", "up", None))
+    store.commit(batch)
+
+    later = Batch(entries=[entry(3)])
+    later.change(1, state=DONE, exit_code=0, ended=3.0)
+    later.change(2, state=CANCELLED, ended=3.0)
+    later.drop_server("b")
+    later.put_server(Server("a", "small", "draining", "asked"))
+    store.commit(later)
+
+    assert [e.seq for e in store.entries(0)] == [1, 2, 3]
+    assert [e.seq for e in store.entries(1, limit=1)] == [2]
+    assert store.last_entry() == entry(3)
+    first, second = store.job(1), store.job(2)
+    assert first is not None
+    assert second is not None
+    assert (first.state, first.server, first.attempt, first.exit_code, first.placed) == (DONE, "a", 1, 0, 2.0)
+    assert (second.state, second.ended) == (CANCELLED, 3.0)
+    assert store.job_by_key("t", "k") == second
+    assert store.job_by_key("other", "k") is None
+    assert store.servers() == [Server("a", "small", "draining", "asked")]
+    assert store.counts() == {DONE: 1, CANCELLED: 1}
+    assert store.specs([1, 2, 9]) == {1: (first, '{"argv": ["true"]}'), 2: (second, '{"argv": ["true"]}')}
+    assert store.next_ids() == (3, 2)
+
+
+def test_a_batch_that_fails_leaves_nothing(store_url: str, opened: Opener) -> None:
+    store = opened(store_url)
+    store.become_writer()
+    store.commit(Batch(entries=[entry(1)]))
+    wrong = Batch(entries=[entry(2), entry(1)])
+    wrong.add_job(job(1))
+    with pytest.raises(StoreBrokenError):
+        store.commit(wrong)
+    assert store.last_entry() == entry(1)
+    assert store.job(1) is None
+    store.commit(Batch(entries=[entry(2)]))  # and it goes on
+
+
+def test_pages_and_filters(store_url: str, opened: Opener) -> None:
+    store = opened(store_url)
+    store.become_writer()
+    batch = Batch()
+    for n in range(1, 101):
+        batch.add_job(
+            job(
+                n,
+                state=RUNNING if n % 3 == 0 else WAITING,
+                tenant="ab"[n % 2],
+                type="st"[n % 5 == 0],
+                array_id=n // 10,
+            )
+        )
+    store.commit(batch)
+    seen: list[int] = []
+    after = None
+    while page := store.jobs(Query(states=(RUNNING,), after=after, limit=7)):
+        seen += [one.id for one in page]
+        after = page[-1].id
+    assert seen == [n for n in range(100, 0, -1) if n % 3 == 0]
+    found = store.jobs(Query(tenant="a", type="t", ascending=True))
+    assert [one.id for one in found] == [n for n in range(1, 101) if n % 2 == 0 and n % 5 == 0]
+    assert [one.id for one in store.jobs(Query(array_id=3, ids=(31, 35, 99), ascending=True))] == [31, 35]
+
+
+def test_checkpoints_and_trimming(store_url: str, opened: Opener) -> None:
+    store = opened(store_url)
+    epoch = store.become_writer()
+    batch = Batch(entries=[entry(n) for n in range(1, 11)], specs=[(1, "{}"), (2, "{}")])
+    batch.add_job(job(1, state=DONE, ended=2.0))
+    batch.add_job(job(2, state=DONE, ended=9.0, spec=2))
+    batch.add_job(job(3, spec=2))
+    store.commit(batch)
+    assert store.checkpoint() is None
+    for seq in (4, 8):
+        store.save_checkpoint(Checkpoint(seq, float(seq), epoch, f"situation {seq}"))
+    assert store.checkpoints() == [(4, 4.0, 1), (8, 8.0, 1)]
+    newest = store.checkpoint()
+    assert newest is not None
+    assert newest.body == "situation 8"
+    # nothing is dropped that no older checkpoint covers
+    assert store.trim(journal_before=3.0, jobs_before=0.0, limit=100) == 0
+    assert store.trim(journal_before=5.0, jobs_before=3.0, limit=100) == 5
+    assert store.first_seq() == 5
+    assert store.checkpoints() == [(4, 4.0, 1), (8, 8.0, 1)]
+    assert store.job(1) is None
+    assert store.job(2) is not None
+    store.trim(journal_before=9.0, jobs_before=9.5, limit=100)
+    assert store.first_seq() == 9
+    assert store.checkpoints() == [(8, 8.0, 1)]
+    assert store.job(3) is not None  # it waits
+    assert set(store.specs([3])) == {3}
+
+
+def test_one_writer(store_url: str, opened: Opener) -> None:
+    first, second = opened(store_url), opened(store_url)
+    assert first.become_writer() == 1
+    with pytest.raises(BusyError, match="another `slotwise serve`"):
+        second.become_writer()
+    first.commit(Batch(entries=[entry(1)]))
+    first.close()
+    assert second.become_writer() == 2
+    assert second.last_entry() == entry(1)
+
+
+def test_tokens(store_url: str, opened: Opener) -> None:
+    store = opened(store_url)
+    token = Token("a", "submit", "t", "digest", 1.0)
+    store.add_token(token)
+    assert store.tokens() == [token]
+    assert store.drop_token("a")
+    assert not store.drop_token("a")
+
+
+def test_backup_and_restore(store_url: str, opened: Opener, tmp_path: Path) -> None:
+    store = opened(store_url)
+    epoch = store.become_writer()
+    batch = Batch(entries=[entry(n) for n in range(1, 50)], specs=[(1, '{"argv": ["ä"]}')])
+    for n in range(1, 20):
+        batch.add_job(job(n, reason=None if n % 2 else "ö"))
+    batch.put_server(Server("a", "small", "up", None))
+    store.commit(batch)
+    store.save_checkpoint(Checkpoint(3, 3.0, epoch, "{}"))
+    assert save(store, tmp_path / "backup.gz") == 71
+    other, third = opened(f"sqlite:///{tmp_path}/other.db"), opened(f"sqlite:///{tmp_path}/third.db")
+    other.become_writer()
+    third.become_writer()
+    assert restore(other, tmp_path / "backup.gz") == 71
+    assert list(other.dump()) == list(store.dump())
+    with pytest.raises(InputError, match="is not empty"):
+        restore(other, tmp_path / "backup.gz")
+    (tmp_path / "cut.gz").write_bytes((tmp_path / "backup.gz").read_bytes()[:-20])
+    with pytest.raises(InputError, match="damaged"):
+        restore(third, tmp_path / "cut.gz")
+    assert list(third.dump()) == []
+
+
+def test_addresses() -> None:
+    for url in ("slotwise.db", "mysql://x", "sqlite://x", "sqlite:///"):
+        with pytest.raises(InputError, match="is no store"):
+            open_store(url)
+
+
+def test_a_foreign_or_newer_or_damaged_file_is_refused(tmp_path: Path) -> None:
+    import sqlite3
+    from contextlib import closing
+
+    with closing(sqlite3.connect(tmp_path / "other.db")) as connection:
+        connection.execute("CREATE TABLE mine (x)")
+    with pytest.raises(StoreBrokenError, match="another program"):
+        open_store(f"sqlite:///{tmp_path}/other.db")
+    with closing(sqlite3.connect(tmp_path / "newer.db")) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(StoreBrokenError, match="upgrade slotwise"):
+        open_store(f"sqlite:///{tmp_path}/newer.db")
+    (tmp_path / "text.db").write_text("this is no database at all, " * 100)
+    with pytest.raises(StoreBrokenError, match="not a database"):
+        open_store(f"sqlite:///{tmp_path}/text.db")
+    with pytest.raises(InputError, match="no such folder"):
+        open_store(f"sqlite:///{tmp_path}/none/x.db")
+
+
+def test_the_file_is_for_its_user_only(tmp_path: Path, opened: Opener) -> None:
+    store = opened(f"sqlite:///{tmp_path}/x.db")
+    store.become_writer()
+    store.commit(Batch(entries=[entry(1)]))
+    for name in ("x.db", "x.db-wal", "x.db.lock"):
+        assert (tmp_path / name).stat().st_mode & 0o077 == 0, name
+
+
+def test_a_locked_database_is_an_error_that_passes(
+    tmp_path: Path, opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sqlite3
+    from contextlib import closing
+
+    monkeypatch.setattr("slotwise.live.store.sqlite.BUSY_MILLISECONDS", 20)
+    store = opened(f"sqlite:///{tmp_path}/x.db")
+    store.become_writer()
+    with closing(sqlite3.connect(tmp_path / "x.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="locked"):
+            store.commit(Batch(entries=[entry(1)]))
+    store.commit(Batch(entries=[entry(1)]))
+    assert store.last_entry() == entry(1)
+
+
+WRITER = textwrap.dedent("""
+    import sys
+    from slotwise.live.store import Batch, Entry, Job, open_store
+    store = open_store(sys.argv[1])
+    store.become_writer(wait=True)
+    last = store.last_entry()
+    seq = last.seq if last else 0
+    next_job, _ = store.next_ids()
+    while True:
+        batch = Batch()
+        for _ in range(seq % 7 + 1):
+            seq += 1
+            batch.entries.append(Entry(seq, float(seq), "{}", "[]", None))
+            batch.add_job(Job(next_job, "t", "s", "", "waiting", None, 0, None, None, 0, float(seq),
+                              None, None, None, None, None, None, 1))
+            if next_job > 3:
+                batch.change(next_job - 3, state="done", ended=float(seq))
+            next_job += 1
+        store.commit(batch)
+        print(seq, flush=True)
+""")
+
+
+def test_killed_in_the_middle_of_commits(store_url: str, opened: Opener) -> None:
+    """What was acknowledged is there, every transaction is whole, and the next writer goes on."""
+    chance = random.Random(18)
+    rounds = int(os.environ.get("SLOTWISE_CRASHES", "6"))
+    acknowledged = 0
+    for _ in range(rounds):
+        child = subprocess.Popen([sys.executable, "-c", WRITER, store_url], stdout=subprocess.PIPE, text=True)
+        assert child.stdout is not None
+        for _ in range(chance.randrange(1, 60)):
+            acknowledged = int(child.stdout.readline())
+        os.kill(child.pid, signal.SIGKILL)
+        acknowledged = max([acknowledged, *map(int, child.stdout.read().split("\n")[:-1])])
+        child.wait()
+        child.stdout.close()
+        store = opened(store_url)
+        entries = store.entries(0, limit=10**9)
+        assert [e.seq for e in entries] == list(range(1, len(entries) + 1))
+        assert acknowledged <= len(entries) <= acknowledged + 7
+        jobs = store.jobs(Query(limit=10**9, ascending=True))
+        assert len(jobs) == len(entries)
+        assert [one.state for one in jobs] == [DONE] * (len(jobs) - 3) + [WAITING] * 3
+
+
+@pytest.mark.system
+def test_a_standby_takes_over_from_a_stopped_writer(opened: Opener, postgres_url: str) -> None:
+    """SIGSTOP: the standby writes within 5 s; the old writer wakes up and is refused."""
+    import time
+
+    url = postgres_url
+    opened(url)
+    child = subprocess.Popen(
+        [sys.executable, "-c", WRITER, url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    assert child.stderr is not None
+    for _ in range(20):
+        child.stdout.readline()
+    os.kill(child.pid, signal.SIGSTOP)
+    began = time.monotonic()
+    standby = opened(url)
+    assert standby.become_writer(wait=True) == 2
+    last = standby.last_entry()
+    assert last is not None
+    standby.commit(Batch(entries=[entry(last.seq + 1)]))
+    assert time.monotonic() - began < 5
+    os.kill(child.pid, signal.SIGCONT)
+    _, told = child.communicate(timeout=30)
+    assert child.returncode != 0
+    assert "StoreError" in told or "FencedError" in told
+    assert standby.last_entry() == entry(last.seq + 1)
+
+
+@pytest.mark.system
+def test_a_lost_connection_comes_back(opened: Opener, postgres_url: str) -> None:
+    import psycopg
+
+    store = opened(postgres_url)
+    store.become_writer()
+    store.commit(Batch(entries=[entry(1)]))
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE application_name = 'slotwise' AND datname = current_database()"
+        )
+    with suppress(StoreError):  # unless the heartbeat has met the error first and has made a new connection
+        store.commit(Batch(entries=[entry(2)]))
+    if store.last_entry() == entry(1):
+        store.commit(Batch(entries=[entry(2)]))
+    assert store.last_entry() == entry(2)
+
+
+@pytest.mark.system
+def test_fenced(opened: Opener, postgres_url: str) -> None:
+    import psycopg
+
+    url = postgres_url
+    store = opened(url)
+    store.become_writer()
+    with psycopg.connect(url) as connection:
+        connection.execute("UPDATE writer SET epoch = 7")
+    with pytest.raises(FencedError):
+        store.commit(Batch(entries=[entry(1)]))
+    assert store.last_entry() is None
