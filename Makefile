@@ -51,7 +51,7 @@ bench: $(READY) ## the benchmarks, side by side in one run
 
 docs: $(READY) ## the documentation as a site, in site/
 	$(BIN)/python docs/generate.py
-	$(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 dist: $(READY) ## sdist and wheel, in dist/
 	$(BIN)/python -m build --no-isolation --outdir dist

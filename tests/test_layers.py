@@ -14,6 +14,8 @@ PACKAGE = Path(slotwise.__file__).parent
 # From the ground up; parts on one floor do not know each other.
 FLOORS = [
     {"errors", "_version", "_kernel"},
+    {"files"},
+    {"looks"},
     {"model"},
     {"packing"},
     {"scheduling"},

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import slotwise
-from slotwise.report.palette import INK, RULE, SOFT, style_of
+from slotwise.looks.palette import INK, RULE, SOFT, style_of
 from slotwise.scheduling import Reason
 
 HERE = Path(__file__).parent

@@ -3,7 +3,9 @@
 import slotwise
 
 result = slotwise.simulate("table1", policy="best-fit")
-comparison = slotwise.compare("table1", ["algorithm1", "best-fit"])
+comparison = slotwise.compare("table1", ["algorithm1", "best-fit"], overrides={"run.events": 20_000})
+print(slotwise.capacity("table1"))
+plan = slotwise.plan("table1", {"p95_wait": 0.5})
 scheduler = slotwise.Scheduler.from_scenario(slotwise.load_scenario("example1"))
 """
 
@@ -15,8 +17,18 @@ from typing import TYPE_CHECKING, Any
 from slotwise._version import __version__
 
 if TYPE_CHECKING:
-    from slotwise.errors import InputError, SlotwiseError
-    from slotwise.model import Cluster, JobType, Scenario, ServerClass, load_scenario, parse_scenario
+    from slotwise.errors import InputError, SlotwiseError, SlotwiseWarning
+    from slotwise.model import (
+        Cluster,
+        JobType,
+        Scenario,
+        ServerClass,
+        load_scenario,
+        parse_scenario,
+        shipped_scenarios,
+    )
+    from slotwise.planning.plan import Plan, plan
+    from slotwise.planning.tradeoff import Tradeoff, tradeoff
     from slotwise.scheduling.events import Outcome, Placement
     from slotwise.scheduling.policies import POLICIES, make_policy
     from slotwise.scheduling.policy import Policy
@@ -24,6 +36,8 @@ if TYPE_CHECKING:
     from slotwise.scheduling.situation import Situation
     from slotwise.simulation.result import Comparison, Result
     from slotwise.simulation.simulate import compare, simulate
+    from slotwise.theory.capacity import Capacity, capacity
+    from slotwise.workloads.traces import Trace, import_trace, read_trace, summarise, write_trace
 
 # Where each public name lives; imported when first used, so that `import slotwise` is quick.
 _HOMES = {
@@ -44,18 +58,33 @@ _HOMES = {
     "Situation": "slotwise.scheduling.situation",
     "Comparison": "slotwise.simulation.result",
     "Result": "slotwise.simulation.result",
+    "Plan": "slotwise.planning.plan",
+    "plan": "slotwise.planning.plan",
+    "Tradeoff": "slotwise.planning.tradeoff",
+    "tradeoff": "slotwise.planning.tradeoff",
+    "Capacity": "slotwise.theory.capacity",
+    "capacity": "slotwise.theory.capacity",
+    "Trace": "slotwise.workloads.traces",
+    "import_trace": "slotwise.workloads.traces",
+    "read_trace": "slotwise.workloads.traces",
+    "summarise": "slotwise.workloads.traces",
+    "write_trace": "slotwise.workloads.traces",
+    "shipped_scenarios": "slotwise.model",
+    "SlotwiseWarning": "slotwise.errors",
     "compare": "slotwise.simulation.simulate",
     "simulate": "slotwise.simulation.simulate",
 }
 
 __all__ = [
     "POLICIES",
+    "Capacity",
     "Cluster",
     "Comparison",
     "InputError",
     "JobType",
     "Outcome",
     "Placement",
+    "Plan",
     "Policy",
     "Result",
     "Scenario",
@@ -63,12 +92,23 @@ __all__ = [
     "ServerClass",
     "Situation",
     "SlotwiseError",
+    "SlotwiseWarning",
+    "Trace",
+    "Tradeoff",
     "__version__",
+    "capacity",
     "compare",
+    "import_trace",
     "load_scenario",
     "make_policy",
     "parse_scenario",
+    "plan",
+    "read_trace",
+    "shipped_scenarios",
     "simulate",
+    "summarise",
+    "tradeoff",
+    "write_trace",
 ]
 
 
@@ -76,3 +116,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'slotwise' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """What there is, although most of it is imported only when used."""
+    return sorted({*globals(), *__all__})

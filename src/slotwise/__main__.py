@@ -10,7 +10,8 @@ def main() -> None:
     try:
         from slotwise.cli.main import main as command
     except KeyboardInterrupt:
-        sys.exit("slotwise: interrupted")
+        print("slotwise: interrupted", file=sys.stderr)
+        sys.exit(130)
     command()
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 
 class SlotwiseError(Exception):
-    """The root of every error that Slotwise raises on purpose (exit code 1 on the command line)."""
+    """The root of every error that Slotwise raises on purpose; `exit_code` is what the command line makes of it."""
+
+    exit_code = 1
 
 
 class InputError(SlotwiseError):
@@ -14,8 +16,14 @@ class InputError(SlotwiseError):
     'jobs.toml: types[0].rate: is negative; use a rate of 0 or more'
     """
 
+    exit_code = 2
+
     def __init__(self, what: str, *, where: str = "", remedy: str = "") -> None:
         self.what = what
         self.where = where
         self.remedy = remedy
         super().__init__(": ".join(part for part in (where, what) if part) + (f"; {remedy}" if remedy else ""))
+
+
+class SlotwiseWarning(UserWarning):
+    """What a user should know although the work goes on, such as jobs that were left out."""

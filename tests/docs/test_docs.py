@@ -1,50 +1,53 @@
-"""The documentation is true: its commands and Python run, its links lead somewhere, its reference is up to date.
+"""The documentation is true: its commands and Python run and print what it says, its links lead somewhere, its reference is up to date.
 
-In README and docs, ```console blocks hold `$ slotwise ...` commands, ```python blocks without >>> are run, and a
-```toml block that begins with `# name.toml` is that file. Blocks of a page run in order in one empty folder.
+`docs/outputs.py` says how blocks are run, and writes what they print.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import re
-import shlex
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-from slotwise.cli.main import main
-
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 SHOWN_ELSEWHERE = {"own-policy.md"}  # tests/scheduling/test_own_policy.py runs its code
 
 
-def runnable(page: Path) -> list[tuple[str, str]]:
-    found = [match.groups() for match in BLOCK.finditer(page.read_text())]
-    return [(kind, text) for kind, text in found if kind in ("console", "python", "toml")]
+def program(name: str) -> ModuleType:
+    """A program of docs/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+outputs = program("outputs")
 
 
 @pytest.mark.parametrize(
-    "page", [p for p in PAGES if runnable(p) and p.name not in SHOWN_ELSEWHERE], ids=lambda p: p.name
+    "page", [p for p in PAGES if outputs.runnable(p) and p.name not in SHOWN_ELSEWHERE], ids=lambda p: p.name
 )
-def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_blocks_run_and_print_what_is_shown(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {"__name__": "page"}
-    for kind, text in runnable(page):
-        if kind == "python":
-            exec(compile(text, str(page), "exec"), names)
-        elif kind == "toml" and text.startswith("# "):
-            Path(text.split()[1]).write_text(text)
-        elif kind == "console":
-            for line in text.splitlines():
-                assert line.startswith("$ slotwise "), f"{page.name}: {line}"
-                with pytest.raises(SystemExit) as end:
-                    main(shlex.split(line)[2:])
-                assert end.value.code == 0, f"{line}\n{capsys.readouterr().err}"
-                assert capsys.readouterr() != ("", ""), line
+    monkeypatch.setenv("COLUMNS", outputs.WIDTH)
+    for kind, text in outputs.runnable(page):
+        if kind == "console":
+            assert text.startswith("$ slotwise "), f"{page.name}: {text}"
+    said = list(outputs.run(page))
+    for one in said:
+        assert one.code == 0, f"{one.command}\n{one.text}"
+        assert one.text, one.command
+    if page.name == "README.md":
+        assert outputs.transcript(said) == outputs.TRANSCRIPT.read_text(), "run python docs/outputs.py"
+    elif page in [ROOT / "docs" / name for name in outputs.SHOWING]:
+        assert outputs.with_outputs(page, said) == page.read_text(), "run python docs/outputs.py"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
@@ -61,11 +64,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_reference_is_up_to_date() -> None:
-    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    generate = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(generate)
+    generate = program("generate")
     for name, text in generate.pages().items():
         assert (generate.REFERENCE / name).read_text() == text, f"{name}: run python docs/generate.py"
 

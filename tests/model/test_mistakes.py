@@ -372,7 +372,7 @@ SETTINGS = [
 @pytest.mark.parametrize(("setting", "message"), SETTINGS)
 def test_bad_settings(setting: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
-        load_scenario("table1", [setting])
+        load_scenario("table1", [setting], said="--set")
     assert message in str(caught.value)
     assert caught.value.remedy
 

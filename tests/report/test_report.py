@@ -12,14 +12,14 @@ import polars as pl
 import pytest
 
 from slotwise.errors import InputError
+from slotwise.looks.drawing import Series, curves, dots, lines, plain_number
+from slotwise.looks.numbers import brief, cell, with_band
+from slotwise.looks.palette import STYLES, style_of
 from slotwise.report.blocks import Claims, Figure, Page, Panel, Prose, Section, Table
 from slotwise.report.claims import Claim, Standing
-from slotwise.report.drawing import Series, curves, dots, lines, plain_number
 from slotwise.report.manifest import Manifest
 from slotwise.report.page import render, write_page
-from slotwise.report.palette import STYLES, style_of
 from slotwise.report.stepthrough import CAPACITY, SIZES, draw, record, telling, walk_of
-from slotwise.report.tables import cell, number, with_band
 from slotwise.scheduling.policies import POLICIES
 
 
@@ -141,7 +141,7 @@ def test_every_policy_has_looks_of_its_own() -> None:
 
 
 def test_numbers() -> None:
-    assert [number(x) for x in (0, 1234.5, 12.345, 0.00123, None, float("inf"))] == [
+    assert [brief(x) for x in (0, 1234.5, 12.345, 0.00123, None, float("inf"))] == [
         "0",
         "1,234",
         "12.3",

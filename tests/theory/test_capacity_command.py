@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from slotwise.cli.capacity import capacity
 from slotwise.errors import InputError
 from slotwise.model import Scenario, load_scenario, parse_scenario
+from slotwise.theory.answer import answer
 from slotwise.theory.capacity import Capacity, assess
 from slotwise.theory.rendering import render
 from slotwise.workloads.tracejobs import jobs_from_trace
@@ -25,9 +26,9 @@ def page(width: int, name: str, *overrides: str) -> str:
     return printed(Console(width=width), assess(load_scenario(name, overrides)))
 
 
-def printed(console: Console, found: Capacity) -> str:
+def printed(console: Console, found: Capacity, proofs: bool = True) -> str:
     with console.capture() as capture:
-        console.print(render(found))
+        console.print(render(found, proofs))
     return capture.get()
 
 
@@ -76,18 +77,59 @@ def test_json_outside_has_no_infinite_numbers() -> None:
     assert "a type that arrives fits no server" in " ".join(printed(Console(width=80), assess(stuck)).split())
 
 
-@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("width", [40, 80, 120])
 def test_the_page_fits_and_says_it_in_words(width: int) -> None:
     text = page(width, "table1")
     assert max(len(line) for line in text.splitlines()) <= width
     flat = " ".join(text.split())
-    assert "This load can be carried: its intensity is 0.89" in flat
-    assert "can grow by 12.4%" in flat
-    assert "33.3% 2 standard + 3 high-memory" in flat
+    assert "The cluster carries this load with 12.4% to spare (intensity 0.89; 1 is the most" in flat
+    if width > 40:
+        assert "33.3% 2 standard + 3 high-memory" in flat
     assert "…" not in text  # nothing is cut off
     outside = " ".join(page(width, "table1", "workload.intensity=1.1").split())
-    assert "No policy can carry this load: its intensity is 1.1" in outside
-    assert "every policy impossible" in outside
+    assert "No policy can carry this load (intensity 1.1): it must shrink by 9.1%, or the cluster grow." in outside
+    assert "impossible" in outside
+
+
+def test_the_answer_comes_first_in_a_few_lines() -> None:
+    short = printed(Console(width=160), assess(load_scenario("table1", ())), proofs=False)
+    lines = short.splitlines()
+    assert len(lines) <= 8
+    assert "to spare" in lines[1]
+    assert "bottleneck" in lines[2]
+    assert lines[3].startswith("algorithm1 is proven to keep queues bounded up to intensity 0.9")
+    for internal in ("hull", "vertices", "q(s)", "corollary", "e-0", "e-1", "e-3"):
+        assert internal not in short
+
+
+CLUSTER = {
+    "resources": ["cpu", "gpu"],
+    "servers": [
+        {"name": "plain", "count": 10, "capacity": [64, 0]},
+        {"name": "gpu-node", "count": 2, "capacity": [32, 8]},
+    ],
+}
+
+
+def test_the_bottleneck_is_named() -> None:
+    types = [
+        {"name": "web", "demand": [2, 0], "rate": 50},
+        {"name": "train", "demand": [4, 1], "rate": 13},
+    ]
+    text = " ".join(answer(assess(parse_scenario({"cluster": CLUSTER, "types": types}))))
+    assert "gpu is the bottleneck; of the load on it: train 100%" in text
+    assert "with 23.1% to spare" in text  # 16 of them fit
+    # two fit a server of 64 and one a server of 32, so a quarter stays empty
+    halves = [{"name": "half", "demand": [24, 0], "rate": 10}]
+    text = " ".join(answer(assess(parse_scenario({"cluster": CLUSTER, "types": halves}))))
+    assert "The bottleneck is how jobs fit together: at most 75% of the cpu can be in use" in text
+
+
+def test_bounds_that_say_nothing_are_not_told() -> None:
+    web = [{"name": "web", "demand": [2, 0], "rate": 50}]
+    found = assess(parse_scenario({"cluster": CLUSTER, "types": web}))
+    assert 0 < found.bound.mean_queue < 1e-6
+    assert "mean queue below" not in printed(Console(width=100), found)
 
 
 def trace_scenario(count: int, trace: str = "google-like") -> Scenario:

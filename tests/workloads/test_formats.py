@@ -322,7 +322,7 @@ def test_swf(tmp_path: Path) -> None:
     assert trace.duration.tolist() == [100.0, 50.0, 0.5]
     assert trace.demands()[:, 0].tolist() == [8.0, 4.0, 4.0]
     assert trace.demands()[0, 1] == 8.0  # 1 GiB a processor
-    assert trace.frame["censored"].to_list() == [False, True, False]
+    assert trace.frame["censored"].to_list() == [False, False, False]  # a run that failed has ended
     assert (trace.meta.origin, trace.meta.clock) == (1_000_000.0, "Unix time")
     assert report.left_out == {"jobs cancelled or failed before they ran": 1, "jobs with no run time": 1}
     total, _ = import_trace("swf", [path], options={"memory": "kb"})
@@ -353,7 +353,7 @@ def test_slurm(tmp_path: Path) -> None:
     assert trace.arrival.tolist() == [0.0, 5.0, 7.0]
     assert trace.duration.tolist() == [50.0, 10.0, 50.0]  # the running one: to the last moment
     assert trace.demands().tolist() == [[4.0, 8.0, 0.0], [1.0, 0.5, 0.0], [16.0, 8.0, 2.0]]
-    assert trace.frame["censored"].to_list() == [False, True, True]
+    assert trace.frame["censored"].to_list() == [False, False, True]  # cancelled is an end, running is not
     assert trace.frame["priority"].to_list() == [100, 50, 50]
     assert report.left_out == {"job steps": 1, "jobs that never started": 1}
     with pytest.raises(InputError, match="has no column 'Submit'; its columns are JobID"):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import json
+from typing import Annotated
 
-from rich.console import Console
+import typer
+from rich.text import Text
 
 from slotwise.cli.running import JsonOption, ScenarioArgument, SetOption
+from slotwise.looks.numbers import as_json as to_json
+from slotwise.looks.terminal import show
 from slotwise.model import load_scenario
 from slotwise.simulation.workload import window_words
 from slotwise.theory.capacity import assess
@@ -15,6 +18,9 @@ from slotwise.theory.rendering import render
 
 def capacity(
     scenario: ScenarioArgument,
+    proofs: Annotated[
+        bool, typer.Option("--proofs", help="also what the answer rests on, policy by policy")
+    ] = False,
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -27,12 +33,13 @@ def capacity(
     Examples:
       slotwise capacity mine.toml
       slotwise capacity table1 --set workload.intensity=0.95
+      slotwise capacity table1 --proofs
     """
-    ready = load_scenario(scenario, overrides or [])
+    ready = load_scenario(scenario, overrides or [], said="--set")
     found = assess(ready)
     if as_json:
-        print(json.dumps(found.as_dict(), indent=2))
+        print(to_json(found.as_dict()))
     else:
-        Console().print(render(found))
+        show(render(found, proofs))
         if told := window_words(ready):
-            Console().print(told.replace("this capacity", "the capacity of all servers"))
+            show(Text(told.replace("this capacity", "the capacity of all servers")))

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from slotwise.cli.running import policy_names
-from slotwise.cli.tables import show
+from slotwise.looks.terminal import listing, show
 from slotwise.model import load_scenario, shipped_scenarios
 from slotwise.scheduling.policies import POLICIES, make_policy
 
@@ -27,13 +26,13 @@ def policies(
       slotwise policies guarded
     """
     if name is None:
-        table = Table("policy", "what it does", box=None)
+        table = listing("policy", "what it does")
         for each in POLICIES.values():
             table.add_row(each.name, each.summary)
         show(table)
         return
     policy = make_policy(name)
-    table = Table("option", "default", "meaning", title=f"{policy.name}: {policy.summary}", box=None)
+    table = listing("option", "default", "meaning", title=f"{policy.name}: {policy.summary}")
     for key, field in type(policy).Options.model_fields.items():
         table.add_row(key, "-" if field.default is None else str(field.default), field.description or "")
     show(table)
@@ -44,7 +43,7 @@ def scenarios() -> None:
 
     Every command that takes a scenario takes one of these names, or the path of a TOML file.
     """
-    table = Table("scenario", "servers", "types", "policy", box=None)
+    table = listing("scenario", "servers", "types", "policy")
     for name in shipped_scenarios():
         scenario = load_scenario(name)
         types = str(len(scenario.types)) if scenario.types else scenario.workload.trace or ""

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from slotwise.cli.output import CsvOption, OutOption, Output, command_line
 from slotwise.cli.running import (
     AddressOption,
     EngineOption,
+    JsonOption,
     ScenarioArgument,
     SetOption,
     WorkersOption,
-    folder,
     policy_names,
     progress,
     with_options,
 )
-from slotwise.cli.tables import results_table, show
 from slotwise.errors import InputError
 from slotwise.model import load_scenario
 from slotwise.simulation.engines import Engine
-from slotwise.simulation.result import Comparison
 from slotwise.simulation.simulate import run_policies
 
 
@@ -39,8 +36,10 @@ def compare(
             help="two policies or more, separated by commas",
         ),
     ],
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="also write a report page there")] = None,
+    out: OutOption = None,
     overrides: SetOption = None,
+    as_json: JsonOption = False,
+    as_csv: CsvOption = False,
     workers: WorkersOption = None,
     engine: EngineOption = "threads",
     scheduler_address: AddressOption = None,
@@ -52,27 +51,14 @@ def compare(
       slotwise compare table1 --policy algorithm1,best-fit,m14
       slotwise compare mine.toml --policy guarded,best-fit --out report
     """
-    ready = load_scenario(scenario, overrides or [])
+    ready = load_scenario(scenario, overrides or [], said="--set")
     names = list(dict.fromkeys(name.strip() for group in policy for name in group.split(",") if name.strip()))
     if len(names) < 2:
         raise InputError("needs two policies or more", where="--policy", remedy="such as algorithm1,best-fit")
     choices = with_options(ready, names, overrides or [])
     where = Engine(engine, workers, scheduler_address)
-    if out is not None:
-        folder(out)
-    begun = time.perf_counter()
+    command = command_line("compare", scenario, names, overrides or [])
+    output = Output(command, json=as_json, csv=as_csv, out=out)
     with progress() as report:
         results = run_policies(ready, choices, where, report)
-    show(lambda width: results_table(results, width))
-    if out is not None:
-        from slotwise.report.comparison import comparison_page  # Matplotlib is slow to load
-        from slotwise.report.manifest import Manifest
-        from slotwise.report.page import write_page
-
-        taken = {"simulation": time.perf_counter() - begun}
-        settings = " ".join(f"--set {item}" for item in overrides or [])
-        command = f"slotwise compare {Path(scenario).name} --policy {','.join(names)} {settings}".strip()
-        path = write_page(
-            comparison_page(Comparison(tuple(results))), out, Manifest(command, ready.run.seed, taken)
-        )
-        print(f"report: {path.resolve()}")
+    output.give(ready, results)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
+import io
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import typer
 
 from slotwise._version import __version__
-from slotwise.errors import InputError, SlotwiseError
+from slotwise.errors import InputError, SlotwiseError, SlotwiseWarning
+from slotwise.looks.numbers import printable
 
 
 class Command(NamedTuple):
@@ -59,9 +64,9 @@ COMMANDS = {
     "scenarios": Command("slotwise.cli.catalogues", "scenarios", "List the scenarios that ship with the package."),
 }
 
-FAILED, BAD_INPUT = 1, 2
+FAILED, BAD_INPUT = SlotwiseError.exit_code, InputError.exit_code
 INTERRUPTED = 130
-"""what Typer makes of Ctrl-C within a command"""
+"""what shells and Typer make of Ctrl-C"""
 
 
 def _version(show: bool) -> None:
@@ -74,7 +79,7 @@ def build(names: Sequence[str]) -> typer.Typer:
     """The application; the commands among `names` can be called, the others are only listed."""
     app = typer.Typer(
         help="Schedule uninterruptible jobs on unlike servers: simulate, compare, plan, with a proof of what can be carried.",
-        epilog="Results go to standard output, messages to standard error. Exit codes: 0 done, 1 failed, 2 bad input.",
+        epilog="Results go to standard output, messages to standard error. Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
@@ -110,37 +115,73 @@ def _wanted(arguments: Sequence[str]) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Entry point: errors are one readable line, exit codes are 0 (done), 1 (failed) and 2 (bad input)."""
+    """Entry point: errors are one readable line, exit codes are 0 (done), 1 (failed), 2 (bad input) and 130 (interrupted)."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    open_streams()
     sys.exit(run(lambda: build(_wanted(arguments))(args=arguments, prog_name="slotwise", standalone_mode=False)))
+
+
+class Closed(io.TextIOBase):
+    """Standard output where there is none: a command that has nothing to say there may still do its work."""
+
+    encoding = "utf-8"
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.EBADF, "is closed", "standard output")
+
+
+def open_streams() -> None:
+    """Stand in for streams that the caller closed, and keep their numbers from files that are opened later."""
+    if sys.stdout is None or sys.stderr is None:
+        while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+            pass
+        os.close(number)
+        sys.stdout = sys.stdout or Closed()
+        sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for as long as we live
+
+
+def complain(text: object) -> None:
+    """One line on standard error, with no control characters in it."""
+    with suppress(OSError):
+        print(f"slotwise: {printable(str(text)).replace(chr(10), ' ')}", file=sys.stderr)
+
+
+def _told(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+    """Our own warnings are notes; those of others are not for the user of a command."""
+    if issubclass(category, SlotwiseWarning):
+        complain(f"note: {message}")
 
 
 def run(action: Callable[[], Any]) -> int:
     """Do it and turn what happens into an exit code."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", SlotwiseWarning)
+        warnings.showwarning = _told
+        return _run(action)
+
+
+def _run(action: Callable[[], Any]) -> int:
     try:
         code = action()
         sys.stdout.flush()  # here, where a reader that has gone can still be dealt with
         if code == INTERRUPTED:
             raise KeyboardInterrupt
         return code if isinstance(code, int) else 0
-    except InputError as error:
-        print(f"slotwise: {error}", file=sys.stderr)
-        return BAD_INPUT
     except SlotwiseError as error:
-        print(f"slotwise: {error}", file=sys.stderr)
-        return FAILED
+        complain(error)
+        return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        print("slotwise: interrupted", file=sys.stderr)
-        return FAILED
+        complain("interrupted")
+        return INTERRUPTED
     except BrokenPipeError:
-        # whoever read our output has gone (slotwise ... | head); do not complain about it at exit either
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output()  # whoever read our output has gone (slotwise ... | head)
         return FAILED
     except OSError as error:
-        print(f"slotwise: {error.filename or 'system'}: {error.strerror or error}", file=sys.stderr)
+        _give_up_output()
+        complain(f"{error.filename or 'standard output'}: {error.strerror or error}")
         return FAILED
     except MemoryError:
-        print("slotwise: not enough memory; try fewer servers or jobs, or shorter runs", file=sys.stderr)
+        complain("not enough memory; try fewer servers or jobs, or shorter runs")
         return FAILED
     except Exception as error:
         shown = getattr(error, "format_message", None)
@@ -149,8 +190,16 @@ def run(action: Callable[[], Any]) -> int:
         if shown().startswith("Usage:"):  # called without a command
             print(shown())
         else:
-            print(f"slotwise: {shown()}", file=sys.stderr)
+            complain(shown())
         return int(getattr(error, "exit_code", BAD_INPUT))
+
+
+def _give_up_output() -> None:
+    """Where standard output takes no more, do not complain about it again at exit."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

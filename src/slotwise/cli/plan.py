@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
@@ -18,8 +17,11 @@ from slotwise.cli.running import (
     policy_names,
     refuse_idle,
 )
-from slotwise.cli.tables import between, figures, fit, number, show
+from slotwise.cli.tables import between
 from slotwise.errors import InputError
+from slotwise.looks.numbers import as_json as to_json
+from slotwise.looks.numbers import measured, number
+from slotwise.looks.terminal import figures, fit, show
 from slotwise.model import load_scenario
 from slotwise.planning.plan import InterruptedPlanError, Plan, describe
 from slotwise.planning.plan import plan as make_plan
@@ -79,7 +81,7 @@ def plan(
       slotwise plan mine.toml -t database.p95_wait=1 --keep --max big=20
     """
     targets = parse_targets(target or [])
-    ready = load_scenario(scenario, overrides or [])
+    ready = load_scenario(scenario, overrides or [], said="--set")
     refuse_idle(ready, [policy or ready.policy.name], overrides or [])
     with messages.status("planning") as status:
 
@@ -106,7 +108,7 @@ def plan(
                     print(f"{describe(trial.servers, interruption.class_names)} {trial.verdict}{words}")
             raise
     if as_json:
-        print(json.dumps(found.as_dict(), indent=2))
+        print(to_json(found.as_dict()))
     else:
         show(lambda width: plan_view(found, width))
 
@@ -141,7 +143,7 @@ def plan_view(found: Plan, width: int) -> RenderableType:
         cells: list[str] = []
         for key in found.targets:
             interval = (trial.estimates or {})[key]
-            cells += [number(interval.mean), between(interval)]
+            cells += [measured(interval.mean), between(interval)]
         chosen = trial is found.best
         words = Text(f"{trial.verdict}" + (f": {trial.why}" if trial.why else ""), COLOUR[trial.verdict])
         table.add_row(

@@ -14,11 +14,13 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 from rich.text import Text
 
-from slotwise.cli.running import WorkersOption, folder, messages, say
-from slotwise.cli.tables import show
+from slotwise.cli.running import WorkersOption, messages, say
 from slotwise.errors import InputError
 from slotwise.experiments.reproduce import EXPERIMENTS, REPORT, Reproduction, chosen
 from slotwise.experiments.reproduce import reproduce as run
+from slotwise.files import reserve
+from slotwise.looks.terminal import show
+from slotwise.report import CONTENTS
 from slotwise.report.claims import Standing
 from slotwise.simulation import ahead
 
@@ -50,12 +52,13 @@ def reproduce(
       slotwise reproduce google --trace google2011=DIR
     """
     experiments = chosen(names or [])
+    reserve(out, CONTENTS)
     with _progress([experiment.name for experiment in experiments]) as progress:
         found = run(
             names or [],
             quick=quick,
             traces=_traces(trace or []),
-            out=folder(out),
+            out=out,
             seed=seed,
             workers=workers,
             progress=progress,

@@ -67,17 +67,6 @@ AddressOption = Annotated[
 messages = Console(stderr=True)
 
 
-def folder(path: Path) -> Path:
-    """Make the folder that results shall go to, before there are any to lose."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise InputError(
-            f"cannot be made a folder ({problem.strerror or problem})", where=f"--out {path}", remedy="give another"
-        ) from problem
-    return path
-
-
 def with_options(ready: Scenario, names: Sequence[str], settings: Iterable[str]) -> list[Choice]:
     """The policies with their options. Mistakes in them are seen before anything is compiled or run."""
     refuse_idle(ready, names, settings)

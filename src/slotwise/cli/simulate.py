@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
-from slotwise._version import __version__
+from slotwise.cli.output import CsvOption, OutOption, Output, command_line
 from slotwise.cli.running import (
     AddressOption,
     EngineOption,
@@ -17,12 +16,11 @@ from slotwise.cli.running import (
     WorkersOption,
     policy_names,
     progress,
+    say,
     with_options,
 )
-from slotwise.cli.tables import results_table, show
 from slotwise.model import load_scenario
 from slotwise.simulation.engines import Engine
-from slotwise.simulation.result import as_json
 from slotwise.simulation.simulate import InterruptedRunError, run_policies
 
 
@@ -39,11 +37,13 @@ def simulate(
         ),
     ] = None,
     overrides: SetOption = None,
-    as_json_: JsonOption = False,
+    as_json: JsonOption = False,
+    as_csv: CsvOption = False,
+    out: OutOption = None,
     workers: WorkersOption = None,
     engine: EngineOption = "threads",
     scheduler_address: AddressOption = None,
-) -> int:
+) -> None:
     """Simulate a scenario and report queues, waits, utilisation and whether the queues stay bounded.
 
     Queues are averages over time after the warm-up; waits are those of the jobs that came after it, in the scenario's unit of time. The
@@ -55,11 +55,14 @@ def simulate(
       slotwise simulate table1
       slotwise simulate table1 -p algorithm1 -p best-fit --set run.events=100000
       slotwise simulate mine.toml --json
+      slotwise simulate mine.toml --out report
     """
-    ready = load_scenario(scenario, overrides or [])
+    ready = load_scenario(scenario, overrides or [], said="--set")
     names = [name for group in policy or [ready.policy.name] for name in group.split(",")]
     choices = with_options(ready, names, overrides or [])
     where = Engine(engine, workers, scheduler_address)
+    command = command_line("simulate", scenario, names, overrides or [])
+    output = Output(command, json=as_json, csv=as_csv, out=out)
     code = 0
     with progress() as report:
         try:
@@ -67,11 +70,8 @@ def simulate(
         except InterruptedRunError as interruption:
             if not interruption.results:
                 raise
-            results, code = interruption.results, 1
-    if as_json_:
-        print(json.dumps(as_json(ready, results, __version__), indent=2))
-    else:
-        show(lambda width: results_table(results, width))
+            results, code = interruption.results, interruption.exit_code
+    output.give(ready, results)
     if code:
-        typer.echo("slotwise: interrupted; these are the replications that were finished", err=True)
-    return code
+        say("slotwise: interrupted; these are the replications that were finished")
+        raise typer.Exit(code)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,20 +10,24 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from slotwise.errors import InputError
+from slotwise.files import filled, reserve
+from slotwise.looks.numbers import as_json as to_json
+from slotwise.looks.terminal import show
+from slotwise.workloads.fitting import treat_too_large
 from slotwise.workloads.generators import PROFILES
 from slotwise.workloads.profiles import closeness, fit_profile, generate
 from slotwise.workloads.traces import tools
+from slotwise.workloads.traces.filtering import keep_where
 from slotwise.workloads.traces.formats import FORMATS, import_to_file
 from slotwise.workloads.traces.importing import size_of
 from slotwise.workloads.traces.schema import Trace, read_trace, write_trace
 from slotwise.workloads.traces.show import closeness_view, summary_view, types_view
 from slotwise.workloads.traces.summary import summarise
-from slotwise.workloads.typemaking import METHODS, make_types
+from slotwise.workloads.typemaking import METHODS, capacity_of, make_types
 
 app = typer.Typer(help="Import traces, describe them, cut, join and generate them.", no_args_is_help=True)
 
 # File names and messages may hold brackets, so nothing is read as markup.
-_out = Console(markup=False, highlight=False)
 _err = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
 
 TraceFile = Annotated[Path, typer.Argument(metavar="TRACE", help="a trace that `trace import` wrote")]
@@ -96,7 +99,8 @@ def import_(
         ),
     ] = None,
     time_unit: Annotated[
-        str | None, typer.Option(metavar="UNIT", help="csv, parquet: s, ms, us, ns, min, h, d or iso")
+        str | None,
+        typer.Option(metavar="UNIT", help="csv, parquet: s, ms, us, ns, min, h, d, iso, or a format: '%d/%m/%Y'"),
     ] = None,
     option: Annotated[
         list[str] | None,
@@ -147,14 +151,15 @@ def summary(
     found = read_trace(trace)
     facts = summarise(found, _capacity(capacity, found))
     if figure is not None:
-        from slotwise.workloads.traces.figure import arrivals_figure, save_figure  # Matplotlib is slow to load
+        from slotwise.looks.drawing import save_figure  # Matplotlib is slow to load
+        from slotwise.workloads.traces.figure import arrivals_figure
 
         save_figure(arrivals_figure(found), figure)
         _err.print(f"{figure}: arrivals over time")
     if as_json:
-        print(json.dumps(facts.dict()))
+        print(to_json(facts.dict()))
     else:
-        _out.print(summary_view(facts))
+        show(summary_view(facts))
 
 
 @app.command()
@@ -174,6 +179,27 @@ def window(
       slotwise trace window jobs.parquet -o first.parquet --jobs 1000
     """
     _save(tools.window(read_trace(trace), start=start, end=end, first=first, jobs=jobs), output)
+
+
+@app.command("filter")
+def filter_(
+    trace: TraceFile,
+    condition: Annotated[str, typer.Argument(metavar="CONDITION", help="such as 'cpu <= 64 and duration > 60'")],
+    output: Output,
+) -> None:
+    """Keep the jobs of a trace that meet a condition.
+
+    Over its resources and columns: arrival, duration, tenant, priority, ...
+
+    \b
+    Examples:
+      slotwise trace filter jobs.parquet 'cpu <= 0.5' -o fitting.parquet
+      slotwise trace filter jobs.parquet 'duration > 60' -o long.parquet
+    """
+    found = read_trace(trace)
+    kept = keep_where(found, condition)
+    _save(kept, output)
+    _err.print(f"left out: {len(found) - len(kept):,} jobs")
 
 
 @app.command()
@@ -239,9 +265,12 @@ def split(
       slotwise trace split jobs.parquet -o parts --by priority
     """
     parts = tools.split(read_trace(trace), by)
-    output.mkdir(parents=True, exist_ok=True)
+    reserve(output, [f"{part.name}.parquet" for part in parts.values()], "-o")
+    with filled(output, "-o") as place:
+        for part in parts.values():
+            write_trace(part, place / f"{part.name}.parquet")
     for part in parts.values():
-        _save(part, output / f"{part.name}.parquet")
+        _err.print(f"{output / part.name}.parquet: {len(part):,} jobs")
 
 
 @app.command()
@@ -272,6 +301,10 @@ def types(
     capacity: Annotated[
         list[str] | None, typer.Option(metavar="RESOURCE=SIZE", help="what one server holds")
     ] = None,
+    too_large: Annotated[
+        str,
+        typer.Option(metavar="refuse|drop|cap", help="jobs larger than the server: refuse, leave out, cut down"),
+    ] = "refuse",
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
 ) -> None:
     """Sort the jobs of a trace into queue types.
@@ -285,11 +318,15 @@ def types(
     given = {"types": count, "levels": levels}
     found = read_trace(trace, columns=[])
     options = {name: value for name, value in given.items() if value is not None}
-    typing = make_types(found, method, capacity=_capacity(capacity, found), **options)
+    room = _capacity(capacity, found)
+    if room or too_large != "refuse":
+        sizes = capacity_of(found, room)
+        found = treat_too_large(found, [sizes.tolist()], too_large, remedy="give --too-large drop or cap")
+    typing = make_types(found, method, capacity=room, **options)
     if as_json:
-        print(json.dumps(typing.dict(found)))
+        print(to_json(typing.dict(found)))
     else:
-        _out.print(types_view(typing, found))
+        show(lambda width: types_view(typing, found, width))
 
 
 @app.command("generate")
@@ -335,11 +372,12 @@ def compare(
     one, other = read_trace(real), read_trace(made)
     near = closeness(one, other)
     if figure is not None:
-        from slotwise.workloads.traces.figure import comparison_figure, save_figure
+        from slotwise.looks.drawing import save_figure
+        from slotwise.workloads.traces.figure import comparison_figure
 
         save_figure(comparison_figure(one, other), figure)
         _err.print(f"{figure}: the two side by side")
     if as_json:
-        print(json.dumps(near))
+        print(to_json(near))
     else:
-        _out.print(closeness_view(near))
+        show(closeness_view(near))

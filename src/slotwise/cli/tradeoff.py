@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
@@ -19,8 +18,11 @@ from slotwise.cli.running import (
     refuse_idle,
     say,
 )
-from slotwise.cli.tables import figures, fit, number, show, verdict_text
+from slotwise.cli.tables import verdict_text
 from slotwise.errors import InputError
+from slotwise.looks.numbers import NONE, measured, number
+from slotwise.looks.numbers import as_json as to_json
+from slotwise.looks.terminal import figures, fit, show
 from slotwise.model import load_scenario
 from slotwise.planning.figure import draw
 from slotwise.planning.tradeoff import GRID, SOLVERS, Tradeoff
@@ -67,7 +69,7 @@ def tradeoff(
       slotwise tradeoff table1 --figure tradeoff.svg
       slotwise tradeoff mine.toml --beta 0.8,0.95 --solver auto,greedy
     """
-    ready = load_scenario(scenario, overrides or [])
+    ready = load_scenario(scenario, overrides or [], said="--set")
     refuse_idle(ready, [policy or ready.policy.name], overrides or [])
     betas = _numbers(beta) if beta else GRID
     solvers = tuple(name.strip() for name in solver.split(",")) if solver else SOLVERS
@@ -77,7 +79,7 @@ def tradeoff(
         draw(found, figure)
         say(f"wrote {figure}")
     if as_json:
-        print(json.dumps(found.as_dict(), indent=2))
+        print(to_json(found.as_dict()))
     else:
         show(lambda width: tradeoff_view(found, width))
 
@@ -95,7 +97,7 @@ def tradeoff_view(found: Tradeoff, width: int) -> RenderableType:
     """One row a setting, and the recommendation."""
     table = figures(f"{found.scenario.name}, {found.policy}: the load is at intensity {found.intensity:.4g}")
     best = found.recommended
-    table.add_column("solver", no_wrap=True)
+    table.add_column("solver", overflow="fold")
     for heading in (best.key, "proven\nbelow", "mean\nqueue", "± 95 %\n", "mean\nwait", "p95\nwait", "stalled\n"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("verdict\n", no_wrap=True)
@@ -105,16 +107,16 @@ def tradeoff_view(found: Tradeoff, width: int) -> RenderableType:
         table.add_row(
             setting.solver,
             f"{setting.beta:g}",
-            Text("-" if setting.share is None else f"{setting.share:.3f}", "green" if covers else "yellow"),
+            Text(NONE if setting.share is None else f"{setting.share:.3f}", "green" if covers else "yellow"),
             number(result.mean_queue.mean),
             number(result.mean_queue.half_width),
             number(result.wait["mean"]),
-            number(result.wait["p95"]),
+            measured(result.wait["p95"]),
             f"{result.as_dict()['stalled_fraction']:.1%}",
             verdict_text(result, " <" if setting is best else ""),
             style="bold" if setting is best else "",
         )
-    left_out = fit(table, width, ("stalled", "mean wait", "± 95 %"))
+    left_out = fit(table, width, ("stalled", "mean wait", "± 95 %", "p95 wait"))
     unproven = {setting.solver: setting.why for setting in found.settings if setting.share is None}
     notes = [Text(line, "dim") for line in left_out] + [
         Text(f"- {solver}: {why}", "dim") for solver, why in unproven.items()

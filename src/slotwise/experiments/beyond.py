@@ -10,12 +10,12 @@ from slotwise.experiments.points import Points
 from slotwise.experiments.settings import SHOWN, changed, table1
 from slotwise.experiments.showing import points_table
 from slotwise.experiments.sweep import Cell, sweep
+from slotwise.looks.drawing import curves, dots
+from slotwise.looks.numbers import brief
+from slotwise.looks.palette import label_of
 from slotwise.model import Scenario, load_scenario
 from slotwise.model.laws import Batch, BatchArrivals, Hyperexponential
 from slotwise.report.blocks import Block, Figure, Panel, Prose, Section
-from slotwise.report.drawing import curves, dots
-from slotwise.report.palette import label_of
-from slotwise.report.tables import number
 from slotwise.scheduling.policies import make_policy
 from slotwise.theory.load import region_of
 
@@ -72,13 +72,13 @@ def _knobs(order: Order, start: float, end: float) -> list[Block]:
     panels = []
     for knob, (words, _) in KNOBS.items():
         rows = [(p.label, p.policy, p.mean, p.low, p.high) for p in points.where(law=knob).all]
-        told = ", ".join(f"{label}: {number(mean)}" for label, _, mean, _, _ in rows)
+        told = ", ".join(f"{label}: {brief(mean)}" for label, _, mean, _, _ in rows)
         panels.append(Panel(words, dots(rows, f"knob-{knob}"), f"Mean queue by {words}: {told}."))
     spread = [p.mean for p in points.all]
     return [
         Prose(
             "How sensitive is Algorithm 1? Table 1 on 20 servers at 0.89, Poisson arrivals, one parameter changed at a time."
-            f" The mean queue lies between {number(min(spread))} and {number(max(spread))}."
+            f" The mean queue lies between {brief(min(spread))} and {brief(max(spread))}."
         ),
         Figure(
             "sensitivity",
@@ -123,7 +123,7 @@ def _laws(order: Order, start: float, end: float) -> list[Block]:
         rows = [(label_of(p.policy), p.policy, p.mean, p.low, p.high) for p in part.all]
         if part.has_bound:
             rows.append((label_of("lower-bound"), "lower-bound", part.all[0].bound, None, None))
-        told = ", ".join(f"{label} {number(mean)}" for label, _, mean, _, _ in rows)
+        told = ", ".join(f"{label} {brief(mean)}" for label, _, mean, _, _ in rows)
         panels.append(Panel(words, dots(rows, f"law-{n}"), f"Mean queue with {words}: {told}."))
     return [
         Prose(

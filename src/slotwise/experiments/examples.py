@@ -14,10 +14,10 @@ from slotwise.experiments.points import Point, Points
 from slotwise.experiments.settings import SHOWN, changed
 from slotwise.experiments.showing import points_table
 from slotwise.experiments.sweep import Cell, sweep
+from slotwise.looks.drawing import curves, dots
+from slotwise.looks.palette import label_of
 from slotwise.model import load_scenario
 from slotwise.report.blocks import Block, Claims, Figure, Panel, Prose, Section
-from slotwise.report.drawing import curves, dots
-from slotwise.report.palette import label_of
 from slotwise.report.stepthrough import walk_of
 from slotwise.simulation.result import Result
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from slotwise.experiments.points import Point, Points
+from slotwise.looks.numbers import brief
+from slotwise.looks.palette import style_of
 from slotwise.report.claims import Standing
-from slotwise.report.palette import style_of
-from slotwise.report.tables import number
 from slotwise.simulation.statistics import paired_difference
 
 HOLDS, IN_PART, FAILS = Standing.HOLDS, Standing.IN_PART, Standing.FAILS
@@ -105,7 +105,7 @@ def falls(line: Line, *, needs: float = TREND) -> Grade:
     first, last = line[0], line[-1]
     trend = rank_trend([point.mean for point in line])
     name = short(first.policy)
-    evidence = f"{name} {number(first.mean)} at {first.x:g}, {number(last.mean)} at {last.x:g}"
+    evidence = f"{name} {brief(first.mean)} at {first.x:g}, {brief(last.mean)} at {last.x:g}"
     if clearly_below(last, first) and trend <= -needs:
         return Grade(HOLDS, evidence)
     if last.mean < first.mean:
@@ -118,7 +118,7 @@ def does_not_fall(line: Line) -> Grade:
     """The queue does not fall with x; in part where it falls by less than half."""
     first, last = line[0], line[-1]
     name = short(first.policy)
-    evidence = f"{name} {number(first.mean)} at {first.x:g}, {number(last.mean)} at {last.x:g}"
+    evidence = f"{name} {brief(first.mean)} at {first.x:g}, {brief(last.mean)} at {last.x:g}"
     if not clearly_below(last, first):
         return Grade(HOLDS, evidence)
     if last.mean > first.mean / MUCH:
@@ -131,11 +131,9 @@ def much_better(one: Line, other: Line) -> Grade:
     found = ratios(other, one)
     whole = typical(found)
     a, b = short(one[0].policy), short(other[0].policy)
-    evidence = (
-        f"{b}'s queue is {number(whole)} times {a}'s on average ({number(min(found))} to {number(max(found))})"
-    )
+    evidence = f"{b}'s queue is {brief(whole)} times {a}'s on average ({brief(min(found))} to {brief(max(found))})"
     if len(found) == 1:
-        evidence = f"{b} {number(other[0].mean)}, {a} {number(one[0].mean)}: {number(whole)} times"
+        evidence = f"{b} {brief(other[0].mean)}, {a} {brief(one[0].mean)}: {brief(whole)} times"
     clear = all(clearly_below(x, y) for x, y in _pairs(one, other))
     if whole >= MUCH and clear:
         return Grade(HOLDS, evidence)
@@ -149,12 +147,12 @@ def about_as_good(one: Line, other: Line, why: str = "") -> Grade:
     """Within a factor `ALIKE` on average, either way; in part within its square."""
     whole = typical(ratios(one, other))
     a, b = short(one[0].policy), short(other[0].policy)
-    evidence = f"{a}'s queue is {number(whole)} times {b}'s on average"
+    evidence = f"{a}'s queue is {brief(whole)} times {b}'s on average"
     apart = max(whole, 1 / whole)
     if apart <= ALIKE:
         return Grade(HOLDS, evidence)
     longer, shorter = (a, b) if whole > 1 else (b, a)
-    reason = f"{longer}'s queue is {number(apart)} times {shorter}'s" + (f": {why}" if why and whole > 1 else "")
+    reason = f"{longer}'s queue is {brief(apart)} times {shorter}'s" + (f": {why}" if why and whole > 1 else "")
     return Grade(IN_PART if apart <= ALIKE**2 else FAILS, evidence, reason)
 
 
@@ -164,7 +162,7 @@ def bounded(line: Line) -> Grade:
     growing = [point for point in line if not point.stable]
     top = max(line, key=lambda point: point.mean)
     evidence = f"{name} is stable in {len(line) - len(growing)} of {len(line)} settings"
-    evidence += f", at most {number(top.mean)} at {top.x:g}" if len(line) > 1 else f", mean {number(top.mean)}"
+    evidence += f", at most {brief(top.mean)} at {top.x:g}" if len(line) > 1 else f", mean {brief(top.mean)}"
     if not growing:
         return Grade(HOLDS, evidence)
     where = ", ".join(f"{point.x:g}" for point in growing)
@@ -184,11 +182,11 @@ def robust(points: Points, policies: Sequence[str]) -> Grade:
         if _order(points, a, b, one, x) * _order(points, a, b, two, x) < 0
     ]
     evidence = f"{short(policies[0])}'s queue differs clearly in {len(apart)} of {len(pairs)} settings"
-    evidence += f", by a factor of at most {number(widest)}" if apart else ""
+    evidence += f", by a factor of at most {brief(widest)}" if apart else ""
     evidence += f"; {len(reversed_) or 'no'} reversals of a clear order of two algorithms"
     if widest <= ROBUST and not reversed_:
         return Grade(HOLDS, evidence)
-    reasons = [f"the law changes {short(policies[0])}'s queue {number(widest)} times"] if widest > ROBUST else []
+    reasons = [f"the law changes {short(policies[0])}'s queue {brief(widest)} times"] if widest > ROBUST else []
     reasons += [f"the order of {', '.join(reversed_)} is reversed"] if reversed_ else []
     return Grade(FAILS if len(reasons) == 2 else IN_PART, evidence, " and ".join(reasons))
 

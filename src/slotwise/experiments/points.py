@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from slotwise.experiments.sweep import Cell
-from slotwise.report.drawing import Series
+from slotwise.looks.drawing import Series
 from slotwise.simulation.result import Result
 
 

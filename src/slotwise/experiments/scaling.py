@@ -13,10 +13,10 @@ from slotwise.experiments.points import Points
 from slotwise.experiments.settings import LAWS, SHOWN, changed, table1
 from slotwise.experiments.showing import lines_figure, wait_figure
 from slotwise.experiments.sweep import Cell, sweep
+from slotwise.looks.numbers import with_band
+from slotwise.looks.palette import label_of
 from slotwise.model import Scenario
 from slotwise.report.blocks import Block, Claims, Prose, Section, Table
-from slotwise.report.palette import label_of
-from slotwise.report.tables import with_band
 from slotwise.simulation.workload import jobs_of
 
 COUNTS = [20, 40, 60, 80, 100, 120, 140, 160, 180, 200]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slotwise.experiments.points import Point, Points
+from slotwise.looks.drawing import lines
+from slotwise.looks.numbers import brief, with_band
+from slotwise.looks.palette import label_of
 from slotwise.report.blocks import Figure, Panel, Table
-from slotwise.report.drawing import lines
-from slotwise.report.palette import label_of
-from slotwise.report.tables import number, with_band
 
 STANDING = "95 % intervals over the replications (Student). Waits are in the scenario's unit of time."
 
@@ -20,7 +20,7 @@ def points_table(name: str, title: str, points: Points, caption: str = STANDING)
         (
             point.label or label_of(point.policy),
             with_band(point.mean, point.low, point.high),
-            *(number(point.more[f"wait_{key}"]) for key in ("mean", "p50", "p95", "p99")),
+            *(brief(point.more[f"wait_{key}"]) for key in ("mean", "p50", "p95", "p99")),
             f"{point.more['stalled_fraction']:.1%}",
             "stable" if point.stable else "grows",
         )
@@ -30,7 +30,7 @@ def points_table(name: str, title: str, points: Points, caption: str = STANDING)
     if points.has_bound and len(bounds) == 1:  # one setting, so one bound for all its rows
         bound = bounds.pop()
         caption = (
-            f"No policy that does not know service times can have a mean queue below {number(bound)}. {caption}"
+            f"No policy that does not know service times can have a mean queue below {brief(bound)}. {caption}"
         )
     return Table(name, title, caption, points.frame(), columns, rows)
 
@@ -66,7 +66,7 @@ def in_words(points: Points, law: str) -> str:
         if line:
             first, last = line[0], line[-1]
             parts.append(
-                f"{label_of(policy)}: {number(first.mean)} at {first.x:g}, {number(last.mean)} at {last.x:g}"
+                f"{label_of(policy)}: {brief(first.mean)} at {first.x:g}, {brief(last.mean)} at {last.x:g}"
             )
     return "; ".join(parts) + "."
 

@@ -27,8 +27,8 @@ from slotwise.experiments.grading import (
 )
 from slotwise.experiments.points import Points
 from slotwise.experiments.settings import PAPER
+from slotwise.looks.numbers import brief
 from slotwise.report.claims import Claim
-from slotwise.report.tables import number
 
 A1, M14, G16 = PAPER
 LEAST_SWINGS = 5
@@ -42,7 +42,7 @@ def example1(points: Points) -> list[Claim]:
     """One server, two types."""
     ours, theirs = points.line(A1)[0], points.line(M14)[0]
     final = theirs.more["final_queue"]
-    evidence = f"M14 ends with {number(final)} waiting jobs, Algorithm 1's mean is {number(ours.mean)}"
+    evidence = f"M14 ends with {brief(final)} waiting jobs, Algorithm 1's mean is {brief(ours.mean)}"
     if not theirs.stable and final > 10 * ours.mean:
         grows = Grade(HOLDS, evidence)
     elif theirs.mean > MUCH * ours.mean:
@@ -50,7 +50,7 @@ def example1(points: Points) -> list[Claim]:
     else:
         grows = Grade(FAILS, evidence, "M14's queue stays bounded")
     swings, resets = ours.more["swings"], ours.more["resets"]
-    evidence = f"{number(resets)} resets and {number(swings)} rises and falls seen per run"
+    evidence = f"{brief(resets)} resets and {brief(swings)} rises and falls seen per run"
     if swings >= LEAST_SWINGS and resets >= swings:
         saw = Grade(HOLDS, evidence)
     elif swings >= 1:
@@ -123,21 +123,21 @@ def intensity(points: Points) -> list[Claim]:
         ours, theirs = points.line(A1, law), points.line(M14, law)
         growing = [point for point in theirs if not point.stable]
         top, own = theirs[-1], ours[-1]
-        evidence = f"M14 {number(top.mean)} and Algorithm 1 {number(own.mean)} at {top.x:g}"
+        evidence = f"M14 {brief(top.mean)} and Algorithm 1 {brief(own.mean)} at {top.x:g}"
         if growing and growing[-1] is top:
             return Grade(HOLDS, evidence + f", M14 found to grow from {growing[0].x:g} on")
         share = ratios(theirs, ours)
         if share[-1] > 1 and rank_trend(share) >= TREND:
             return Grade(IN_PART, evidence, "M14 loses its lead as the load grows, but no growth was found")
-        return Grade(FAILS, evidence, f"M14's queue stays bounded in runs of this length, at {number(top.mean)}")
+        return Grade(FAILS, evidence, f"M14's queue stays bounded in runs of this length, at {brief(top.mean)}")
 
     def g16_low(law: str) -> Grade:
         lines = {policy: points.line(policy, law) for policy in PAPER}
         worst = max(PAPER, key=lambda policy: lines[policy][0].mean)
         share = ratios(lines[G16], lines[A1])
-        evidence = f"at {lines[G16][0].x:g} G16 has {number(lines[G16][0].mean)}, Algorithm 1 "
-        evidence += f"{number(lines[A1][0].mean)}, M14 {number(lines[M14][0].mean)}; G16 over Algorithm 1 is "
-        evidence += f"{number(share[0])} there and {number(share[-1])} at {lines[G16][-1].x:g}"
+        evidence = f"at {lines[G16][0].x:g} G16 has {brief(lines[G16][0].mean)}, Algorithm 1 "
+        evidence += f"{brief(lines[A1][0].mean)}, M14 {brief(lines[M14][0].mean)}; G16 over Algorithm 1 is "
+        evidence += f"{brief(share[0])} there and {brief(share[-1])} at {lines[G16][-1].x:g}"
         if worst == G16 and share[0] > share[-1]:
             return Grade(HOLDS, evidence)
         if worst == G16 or share[0] > share[-1]:
@@ -181,7 +181,7 @@ def intensity(points: Points) -> list[Claim]:
 
 def _both(points: Points, law: str) -> Grade:
     ends = [points.line(A1, law)[-1], points.line(G16, law)[-1]]
-    evidence = ", ".join(f"{short(p.policy)} {number(p.mean)} ({'stable' if p.stable else 'grows'})" for p in ends)
+    evidence = ", ".join(f"{short(p.policy)} {brief(p.mean)} ({'stable' if p.stable else 'grows'})" for p in ends)
     growing = [short(point.policy) for point in ends if not point.stable]
     if not growing:
         return Grade(HOLDS, evidence)
@@ -193,20 +193,20 @@ def consistent(points: Points, law: str) -> Grade:
     found = regret(points, PAPER, law)
     worst = {policy: max(values) for policy, values in found.items()}
     usual = {policy: typical(values) for policy, values in found.items()}
-    evidence = "at worst " + ", ".join(f"{short(p)} {number(worst[p])}" for p in PAPER) + " times the best"
+    evidence = "at worst " + ", ".join(f"{short(p)} {brief(worst[p])}" for p in PAPER) + " times the best"
     if min(worst, key=lambda p: worst[p]) == A1:
         return Grade(HOLDS, evidence)
     leader = min(worst, key=lambda p: worst[p])
     verdict = (
         IN_PART if min(usual, key=lambda p: usual[p]) == A1 or worst[A1] < sorted(worst.values())[-1] else FAILS
     )
-    return Grade(verdict, evidence, f"{short(leader)} is never more than {number(worst[leader])} times the best")
+    return Grade(verdict, evidence, f"{short(leader)} is never more than {brief(worst[leader])} times the best")
 
 
 def arrivals(dispersion: float | None, correlation: float | None) -> list[Claim]:
     """The rate of the trace, from counts over 20 minutes: Var / mean, and the correlation of neighbours."""
-    evidence = f"variance over mean of the counts is {number(dispersion)} (Poisson: 1)"
-    evidence += f", correlation of neighbouring windows {number(correlation)}"
+    evidence = f"variance over mean of the counts is {brief(dispersion)} (Poisson: 1)"
+    evidence += f", correlation of neighbouring windows {brief(correlation)}"
     bursty = dispersion is not None and dispersion > 3
     tied = correlation is not None and correlation > 0.1
     if bursty and tied:
@@ -230,7 +230,7 @@ def google(points: Points) -> list[Claim]:
     usual = {policy: typical(values) for policy, values in found.items()}
     first = sum(value <= 1.0 for value in found[A1])
     evidence = "typical queue over the best of the three: " + ", ".join(
-        f"{short(p)} {number(usual[p])}" for p in PAPER
+        f"{short(p)} {brief(usual[p])}" for p in PAPER
     )
     evidence += f"; Algorithm 1 is best at {first} of {len(lines[A1])} server counts"
     leader = min(usual, key=lambda policy: usual[policy])
@@ -266,8 +266,8 @@ def _worsens(theirs: Line, ours: Line, *, upwards: bool) -> Grade:
     alone = clearly_below(near, far) and sign * rank_trend([point.mean for point in theirs]) >= TREND
     relative = sign * rank_trend(share) >= TREND and (share[-1] if upwards else share[0]) > NOTABLE
     at, end = (share[0], share[-1]) if upwards else (share[-1], share[0])
-    evidence = f"{name} {number(near.mean)} at {near.x:g} servers, {number(far.mean)} at {far.x:g}"
-    evidence += f"; over Algorithm 1's it is {number(at)} and {number(end)}"
+    evidence = f"{name} {brief(near.mean)} at {near.x:g} servers, {brief(far.mean)} at {far.x:g}"
+    evidence += f"; over Algorithm 1's it is {brief(at)} and {brief(end)}"
     if alone and relative:
         return Grade(HOLDS, evidence)
     if relative:

@@ -17,9 +17,9 @@ from slotwise.experiments.points import Point, Points
 from slotwise.experiments.settings import SHOWN
 from slotwise.experiments.showing import lines_figure, points_table, wait_figure
 from slotwise.experiments.sweep import Cell, sweep
+from slotwise.looks.drawing import bars_over_time
 from slotwise.model import Cluster, Scenario, ServerClass, Workload
 from slotwise.report.blocks import Block, Claims, Figure, Panel, Prose, Section
-from slotwise.report.drawing import bars_over_time
 from slotwise.simulation.result import Result
 from slotwise.theory.bounds import Bound
 from slotwise.theory.srpt import srpt_mean_queue

@@ -1,7 +1,7 @@
 """Resources, job types, server classes and scenarios: validated, immutable, with exact decimal sizes."""
 
 from slotwise.model.integers import Integers, integers
-from slotwise.model.reader import load_scenario, parse_scenario, shipped_scenarios
+from slotwise.model.reader import Overrides, changed, load_scenario, parse_scenario, shipped_scenarios
 from slotwise.model.scenario import (
     Cluster,
     Failures,
@@ -20,6 +20,7 @@ __all__ = [
     "Failures",
     "Integers",
     "JobType",
+    "Overrides",
     "PolicyChoice",
     "Run",
     "Scenario",
@@ -27,6 +28,7 @@ __all__ = [
     "ServerEvent",
     "TypeMaking",
     "Workload",
+    "changed",
     "integers",
     "load_scenario",
     "parse_scenario",

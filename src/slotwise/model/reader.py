@@ -26,19 +26,50 @@ def shipped_scenarios() -> list[str]:
     return sorted(path.name.removesuffix(".toml") for path in SHIPPED.iterdir() if path.name.endswith(".toml"))
 
 
-def load_scenario(source: str | Path, overrides: Iterable[str] = ()) -> Scenario:
-    """Read a scenario from a path or a shipped name; `overrides` are "dotted.key=value" strings."""
+Overrides = Mapping[str, Any] | Iterable[str]
+"""{"run.events": 20_000}, or ["run.events=20000"] with values as TOML writes them"""
+
+
+def load_scenario(source: str | Path, overrides: Overrides = (), *, said: str = "overrides:") -> Scenario:
+    """Read a scenario from a path or a shipped name, with some of its keys changed. `said` begins what is said of
+    wrong overrides."""
     name, text, where = _text_of(source)
     try:
         tables = tomllib.loads(text, parse_float=Decimal)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"is not valid TOML: {error}", where=where, remedy="see the line named") from None
-    for override in overrides:
-        _override(tables, override)
+    _change(tables, overrides, said)
     tables.setdefault("name", name)
     if isinstance(source, Path) or source not in shipped_scenarios():
         _anchor_trace(tables, Path(source).parent)
     return parse_scenario(tables, where=where)
+
+
+def changed(scenario: Scenario, overrides: Overrides) -> Scenario:
+    """The same scenario with some of its keys changed."""
+    tables = _lists(scenario.model_dump())
+    for part in ("run", "workload"):  # what was never given stays so
+        tables[part] = {key: value for key, value in tables[part].items() if value is not None}
+    for job_type in tables["types"]:
+        for key in [key for key, value in job_type.items() if value is None]:
+            del job_type[key]
+    _change(tables, overrides, "overrides:")
+    return parse_scenario(tables, where=scenario.name)
+
+
+def _lists(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _lists(inner) for key, inner in value.items()}
+    return [_lists(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def _change(tables: dict[str, Any], overrides: Overrides, said: str) -> None:
+    if isinstance(overrides, Mapping):
+        for key, value in overrides.items():
+            _set(tables, key, value, f"{said} {key}")
+        return
+    for override in [overrides] if isinstance(overrides, str) else overrides:
+        _override(tables, override, said)
 
 
 def parse_scenario(tables: Mapping[str, Any], *, where: str = "scenario") -> Scenario:
@@ -56,7 +87,7 @@ def _text_of(source: str | Path) -> tuple[str, str, str]:
         return source, (SHIPPED / f"{source}.toml").read_text("utf-8"), source
     path = Path(source)
     try:
-        return path.stem, path.read_text("utf-8"), str(path)
+        return path.stem, path.read_text("utf-8-sig"), str(path)
     except FileNotFoundError:
         near = difflib.get_close_matches(str(source), shipped_scenarios(), 1)
         hint = f"did you mean {near[0]}? " if near else ""
@@ -81,12 +112,9 @@ def _anchor_trace(tables: dict[str, Any], folder: Path) -> None:
             workload["trace"] = str(folder / trace)
 
 
-def _override(tables: dict[str, Any], override: str) -> None:
-    """Apply "cluster.servers.standard.count=200": list items are addressed by name or by number.
-
-    A part in double quotes may have dots in it: cluster.servers.standard.labels."kubernetes.io/arch"=arm64.
-    """
-    where = f"--set {override}"
+def _override(tables: dict[str, Any], override: str, said: str) -> None:
+    """Apply "cluster.servers.standard.count=200"."""
+    where = f"{said} {override}"
     written = _SETTING.fullmatch(override)
     if written is None or not written["key"].strip():
         raise InputError("is not a setting", where=where, remedy="write key=value, such as run.seed=7")
@@ -94,7 +122,15 @@ def _override(tables: dict[str, Any], override: str) -> None:
         value = tomllib.loads(f"value = {written['value']}", parse_float=Decimal)["value"]
     except tomllib.TOMLDecodeError:
         value = written["value"].strip()  # a bare word is a string
-    *path, last = [part.strip().strip('"') for part in _DOTTED.findall(written["key"])]
+    _set(tables, written["key"], value, where)
+
+
+def _set(tables: dict[str, Any], key: str, value: Any, where: str) -> None:
+    """Change one key: items of lists are addressed by name or by number.
+
+    A part in double quotes may have dots in it: cluster.servers.standard.labels."kubernetes.io/arch"=arm64.
+    """
+    *path, last = [part.strip().strip('"') for part in _DOTTED.findall(key)]
     if path == ["run"] and last in LENGTHS:  # the one asked for now takes the place of the one in the file
         run = tables.get("run")
         if isinstance(run, dict):

@@ -98,6 +98,9 @@ class TypeMaking(Part):
 
     method: Literal["power-of-two", "grid", "exact", "waste-bounded"] = "power-of-two"
     types: int = Field(8, ge=1, description="at most this many types (grid: levels per resource)")
+    too_large: Literal["refuse", "drop", "cap"] = Field(
+        "refuse", description="jobs that fit no server: refuse the trace, leave them out, or cut them down"
+    )
 
 
 class Workload(Part):

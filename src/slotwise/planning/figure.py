@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slotwise.errors import InputError
+from slotwise.files import whole
+from slotwise.looks.palette import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
 from slotwise.planning.tradeoff import Tradeoff
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
 MARKERS = "osD^vP*"
 
 
@@ -15,17 +16,17 @@ def draw(found: Tradeoff, path: str | Path) -> None:
     """Write the figure; the ending of the file name says in which format."""
     import matplotlib  # slow to import
     from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter, LogLocator
+
+    from slotwise.looks.drawing import check_picture, plain_number
 
     path = Path(path)
-    known = Figure().canvas.get_supported_filetypes()
-    if path.suffix.lower().lstrip(".") not in known:
-        raise InputError(
-            f"{path.suffix or 'no ending'!r} is no picture format", where=str(path), remedy="use .svg, .png or .pdf"
-        )
-    with matplotlib.rc_context({"svg.hashsalt": "slotwise", "svg.fonttype": "none", "font.size": 9}):
-        figure = Figure(figsize=(7.2, 4.8), layout="constrained")
+    check_picture(path)
+    with matplotlib.rc_context({"svg.hashsalt": "slotwise", "svg.fonttype": "none", "font.size": 11.5}):
+        figure = Figure(figsize=(8.4, 6.0), layout="constrained")
         axes = figure.add_subplot()
         best = found.recommended
+        shown = -1  # how many solvers with a proof stand there already
         for i, solver in enumerate(dict.fromkeys(setting.solver for setting in found.settings)):
             mine = [setting for setting in found.settings if setting.solver == solver]
             colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
@@ -33,6 +34,7 @@ def draw(found: Tradeoff, path: str | Path) -> None:
                 some = [setting for setting in mine if (setting.share is not None) == proven]
                 if not some:
                     continue
+                shown += proven
                 x = [setting.share or 0.0 for setting in some]
                 intervals = [setting.result.mean_queue for setting in some]
                 halves = [interval.half_width or 0.0 for interval in intervals]
@@ -46,20 +48,22 @@ def draw(found: Tradeoff, path: str | Path) -> None:
                     marker=marker,
                     markerfacecolor=colour if proven else "white",
                     linestyle=style,
-                    linewidth=1.2,
-                    markersize=5,
+                    linewidth=1.6,
+                    markersize=7,
                     capsize=2,
                     label=f"solver {solver}" + ("" if proven else " (nothing proven)"),
                 )
                 for n, setting in enumerate(some):
                     if proven or n in (0, len(some) - 1):
-                        crowded = n > 0 and abs(x[n] - x[n - 1]) < 0.055  # then below the mark
+                        # solvers take turns: to the right below the mark, to the left above it
+                        left = proven and bool(shown % 2)
                         axes.annotate(
                             f"{setting.beta:g}",
                             (setting.share or 0.0, setting.result.mean_queue.mean),
                             textcoords="offset points",
-                            xytext=(5, -11 if crowded and n % 2 else 5),
-                            fontsize=7,
+                            xytext=(-8, 7) if left else (8, -15 if proven else 6),
+                            ha="right" if left else "left",
+                            fontsize=10,
                             color=colour,
                         )
         grows = [setting for setting in found.settings if setting.result.grows]
@@ -85,15 +89,16 @@ def draw(found: Tradeoff, path: str | Path) -> None:
             label=f"recommended: {best.name}",
         )
         axes.axvline(found.intensity, color="0.4", linestyle="--", linewidth=1, label="this load")
-        axes.set_xlim(-0.04, max(1.04, min(1.5, found.intensity * 1.05)))
+        axes.set_xlim(-0.04, max(1.08, min(1.5, found.intensity * 1.05)))
         if all(setting.result.mean_queue.mean > 0 for setting in found.settings):
             axes.set_yscale("log")
+            axes.yaxis.set_minor_locator(LogLocator(subs=(2.0, 5.0)))
+            for set_formatter in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+                set_formatter(FuncFormatter(plain_number))
         axes.set_xlabel("proven share of the capacity region (0: nothing is proven)")
         axes.set_ylabel("mean queue, measured")
-        axes.set_title(f"{found.scenario.name}, {found.policy}: numbers at the marks are {best.key}", fontsize=10)
+        axes.set_title(f"{found.scenario.name}, {found.policy}: numbers at the marks are {best.key}", fontsize=12)
         axes.grid(True, which="major", color="0.9", linewidth=0.6)
-        figure.legend(loc="outside lower center", ncols=3, fontsize=7.5, frameon=False)
-        try:
-            figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
-        except OSError as error:
-            raise InputError(f"cannot be written: {error}", where=str(path), remedy="give another place") from None
+        figure.legend(loc="outside lower center", ncols=2, fontsize=10.5, frameon=False)
+        with whole(path) as place:
+            figure.savefig(place, dpi=150, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)

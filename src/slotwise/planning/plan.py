@@ -10,14 +10,16 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from slotwise._version import __version__
 from slotwise.errors import InputError, SlotwiseError
-from slotwise.model import Scenario
-from slotwise.planning import search
+from slotwise.looks.notebook import to_pandas
+from slotwise.looks.numbers import finite
+from slotwise.model import Overrides, Scenario
+from slotwise.planning import search, showing
 from slotwise.planning.limit import Limit, cheapest
 from slotwise.planning.targets import Targets, check_targets, estimate, meaning, measure
 from slotwise.planning.trials import LOOKS, Counts, Question, Trial, Trials
@@ -30,11 +32,17 @@ from slotwise.theory.guarantee import guarantee
 from slotwise.theory.ray import Columns
 from slotwise.theory.region import locate
 
+if TYPE_CHECKING:
+    import pandas
+    import polars as pl
+
+    from slotwise.looks.drawing import Picture
+
 MIXES = 40
+"""mixes of several server classes that are simulated, at most, to look for a cheaper one"""
 UNLIMITED = 1_000_000_000
 FAR = 10.0
 """a type that waits so many times as long as all jobs do is told of"""
-"""mixes of several server classes that are simulated, at most, to look for a cheaper one"""
 
 
 class Facts(NamedTuple):
@@ -52,12 +60,14 @@ class Facts(NamedTuple):
 class InterruptedPlanError(SlotwiseError):
     """Ctrl-C: `tried` is what was found out before."""
 
+    exit_code = 130
+
     def __init__(self, tried: tuple[Trial, ...], class_names: tuple[str, ...]) -> None:
         self.tried, self.class_names = tried, class_names
         super().__init__("interrupted before a plan was found")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """How many servers, what that rests on, and one sentence that says it."""
 
@@ -135,6 +145,24 @@ class Plan:
         """The result in one plain sentence."""
         return _statement(self)
 
+    def frame(self) -> pl.DataFrame:
+        """A row for each choice of servers that was tried."""
+        return showing.frame(self)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """`frame` for pandas."""
+        return to_pandas(self.frame())
+
+    def plot(self) -> Picture:
+        """Each target over the cost of what was tried."""
+        return showing.plot(self)
+
+    def _repr_html_(self) -> str:
+        return showing.html(self)
+
+    def __repr__(self) -> str:
+        return f"<Plan: {self.statement}>"
+
     def as_dict(self) -> dict[str, Any]:
         """For programs: plain values, null where a number is infinite or not known."""
         return {
@@ -169,7 +197,7 @@ class Plan:
                     "why": trial.why,
                     "replications": trial.replications,
                     "estimates": {
-                        key: {"mean": _finite(found.mean), "low": _finite(found.low), "high": _finite(found.high)}
+                        key: finite({"mean": found.mean, "low": found.low, "high": found.high})
                         for key, found in (trial.estimates or {}).items()
                     },
                 }
@@ -185,7 +213,7 @@ def plan(
     policy: str | None = None,
     *,
     confidence: float = 0.95,
-    overrides: Iterable[str] = (),
+    overrides: Overrides = (),
     workers: int | None = None,
     looks: int = LOOKS,
     mixes: int = MIXES,
@@ -363,7 +391,3 @@ def _beside(facts: Facts, policy: str) -> str:
     if name:
         text += f" Longest waits: {name}, {wait:.4g} on average, the longest {starved:.3g} times that."
     return text
-
-
-def _finite(value: float | None) -> float | None:
-    return float(value) if value is not None and math.isfinite(value) else None

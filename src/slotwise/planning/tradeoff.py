@@ -8,14 +8,14 @@ setting is best depends on the workload, so each is run on the user's own, all o
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from slotwise._version import __version__
 from slotwise.errors import InputError
-from slotwise.model import Scenario
+from slotwise.model import Overrides, Scenario
 from slotwise.scheduling.claims import MaxWeight
 from slotwise.scheduling.policies import POLICIES
 from slotwise.simulation.choice import Choice
@@ -131,7 +131,7 @@ def tradeoff(
     *,
     betas: Sequence[float] = GRID,
     solvers: Sequence[str] = SOLVERS,
-    overrides: Iterable[str] = (),
+    overrides: Overrides = (),
     workers: int | None = None,
     on_progress: OnProgress | None = None,
 ) -> Tradeoff:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import polars as pl
 
+from slotwise.looks.numbers import cell
 from slotwise.report.claims import Claim
 
 
@@ -19,6 +21,8 @@ class Panel:
     svg: str
     alt: str
     """what the picture shows, in words"""
+    wide: str = ""
+    """the same for a screen that has the room, where there is one picture only"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +42,21 @@ class Figure:
     """some points are open: the legend says what that means"""
 
 
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table that stands out: `kind` is good, bad, unsure or worst; `rows` is how many rows it spans."""
+
+    text: str
+    kind: str = ""
+    rows: int = 1
+
+    def __str__(self) -> str:
+        return self.text
+
+
+_FIGURE = re.compile(r"^[-–+≥<\d][\d.,%±∞eE+\- –]*$|^–$|^unbounded$|^not known$|^$")
+
+
 @dataclass(frozen=True, eq=False)
 class Table:
     """A table that can be copied, with its data beside the page."""
@@ -51,7 +70,33 @@ class Table:
     columns: Sequence[str] = ()
     """headings as shown; those of the data where none are given"""
     rows: Sequence[Sequence[Any]] = ()
-    """cells as shown"""
+    """cells as shown; a row may be short where a cell above reaches down into it"""
+
+    @property
+    def headings(self) -> Sequence[str]:
+        return self.columns or self.data.columns
+
+    @property
+    def lines(self) -> list[list[tuple[Any, bool]]]:
+        """Every cell as shown, and whether it stands in a column of figures."""
+        figures = self.figures
+        at = len(self.headings)
+        return [
+            [(value, figures[at - len(row) + n]) for n, value in enumerate(row)]
+            for row in self.rows or self.data.rows()
+        ]
+
+    @property
+    def figures(self) -> list[bool]:
+        """Which columns hold figures only: those are set to the right."""
+        width = len(self.headings)
+        found = [n > 0 for n in range(width)]
+        for row in self.rows or self.data.rows():
+            for n, value in enumerate(row, start=width - len(row)):
+                found[n] = (
+                    found[n] and _FIGURE.match(cell(str(value) if isinstance(value, Cell) else value)) is not None
+                )
+        return found
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,26 @@
-"""The page of `slotwise compare`: several policies on one workload."""
+"""The page of `slotwise simulate --out` and `slotwise compare --out`: one or several policies on one workload."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import polars as pl
 
-from slotwise.report.blocks import Block, Figure, Page, Panel, Section, Table
-from slotwise.report.drawing import Series, curves, dots, lines
-from slotwise.report.palette import label_of
-from slotwise.report.tables import number, with_band
+from slotwise.looks.drawing import Row, Series, curves, dots, lines
+from slotwise.looks.numbers import brief, measured, with_band
+from slotwise.looks.palette import label_of
+from slotwise.report.blocks import Block, Cell, Figure, Page, Panel, Section, Table
 from slotwise.simulation.drift import Stability
-from slotwise.simulation.histogram import EDGES
-from slotwise.simulation.meter import LARGEST
 from slotwise.simulation.result import Comparison, Result
+from slotwise.simulation.showing import kind_of, tail
+from slotwise.simulation.statistics import Interval
 
-LEAST_TAIL = 1e-4
-NEAREST = 1e-4
-"""of the longest wait: where the time axis of the tail begins"""
+Results = tuple[Result, ...]
+WORTH_SHOWING = 0.01
+"""of the shortest queue: a lower bound far below it would only stretch the axis"""
+REFERENCE = "guarded"
+"""what the others are compared with, where it is among them"""
 
 
 def comparison_page(comparison: Comparison) -> Page:
@@ -23,11 +28,6 @@ def comparison_page(comparison: Comparison) -> Page:
     results = comparison.results
     scenario = results[0].scenario
     names = [result.policy for result in results]
-    best = comparison.best
-    lead = [
-        f"{len(results)} policies met the same jobs. {label_of(best.policy)} has the shortest mean queue,"
-        f" {with_band(*best.mean_queue)}" + _among(comparison)
-    ]
     facts = [
         ("servers", f"{scenario.cluster.n_servers:,}"),
         ("types", str(len(results[0].type_names))),
@@ -35,46 +35,68 @@ def comparison_page(comparison: Comparison) -> Page:
         ("events a run", f"{results[0].runs[0].events:,}"),
         ("seed", str(scenario.run.seed)),
     ]
-    blocks: list[Block] = [_means(results, names), _table(results), _differences(comparison)]
+    blocks: list[Block] = [_table(results), _means(results)]
+    if len(results) > 1:
+        blocks.insert(1, _differences(comparison))
     sections = [
         Section("queues", "Queues", blocks),
         Section("waits", "Waits", [_tails(results, names), _by_type(results)]),
         Section("over-time", "Over time", [_series(results, names)]),
     ]
-    return Page(f"{scenario.name}: {len(results)} policies compared", lead, sections, facts)
+    title = f"{scenario.name}: {len(results)} policies compared"
+    if len(results) == 1:
+        title = f"{scenario.name}: {label_of(names[0])}"
+    return Page(title, _lead(comparison), sections, facts)
 
 
-def _among(comparison: Comparison) -> str:
-    """Of which policies the best one is the best, and what is not known of the others."""
-    best, open_ = comparison.best, [r for r in comparison.results if r.verdict is Stability.TOO_SHORT]
-    if best.grows:
-        return "; every queue was found to grow."
-    told = (
-        ", among those whose queue stays bounded." if best.stable else "; whether it stays bounded cannot be told."
-    )
-    unknown = [label_of(r.policy) for r in open_ if r is not best]
-    return told + (f" The runs are too short to judge {', '.join(unknown)}." if unknown else "")
+WORDS = {
+    Stability.STABLE: "the queue stays bounded",
+    Stability.GROWS: "the queue grows without bound",
+    Stability.TOO_SHORT: "the runs are too short to tell whether the queue stays bounded",
+    Stability.NEVER_STARTS: "some jobs never start",
+}
 
 
-def _means(results: tuple[Result, ...], names: list[str]) -> Figure:
-    rows = [(label_of(r.policy), r.policy, *r.mean_queue) for r in results]
+def _lead(comparison: Comparison) -> list[str]:
+    """What was found, in a few sentences that say no more than the verdicts do."""
+    results, best = comparison.results, comparison.best
+    if len(results) == 1:
+        return [f"{label_of(best.policy)}: mean queue {with_band(*best.mean_queue)}, {WORDS[best.verdict]}."]
+    lead = [f"{len(results)} policies met the same jobs."]
+    others = [result for result in results if not result.stable]
+    if not best.grows:
+        of_those = "" if not others else " of those whose queue stays bounded"
+        if not best.stable:
+            of_those = " of those whose queue was not found to grow" if any(r.grows for r in others) else ""
+        lead[0] += f" {label_of(best.policy)} has the shortest mean queue{of_those}: {with_band(*best.mean_queue)}."
+    by_verdict: dict[str, list[str]] = {}
+    for result in others:
+        by_verdict.setdefault(WORDS[result.verdict], []).append(label_of(result.policy))
+    lead += [f"{', '.join(names)}: {words}." for words, names in by_verdict.items()]
+    return lead
+
+
+def _means(results: Results) -> Figure:
+    rows: list[Row] = [(label_of(r.policy), r.policy, *r.mean_queue) for r in results]
     bound = results[0].bound
-    if 0 < bound.mean_queue < float("inf"):
+    least = min(result.mean_queue.mean for result in results)
+    if WORTH_SHOWING * least <= bound.mean_queue < float("inf") and bound.mean_queue > 0:  # else it tells nothing
         rows.append((label_of("lower-bound"), "lower-bound", bound.mean_queue, None, None))
-    told = ", ".join(f"{label} {number(mean)}" for label, _, mean, _, _ in rows)
+    told = ", ".join(f"{label} {brief(mean)}" for label, _, mean, _, _ in rows)
     data = pl.DataFrame([{"policy": p, "mean_queue": m, "ci95_low": a, "ci95_high": b} for _, p, m, a, b in rows])
     return Figure(
         "mean-queue",
         "Mean queue size",
-        "Dots are means over the runs, bars 95 % intervals; logarithmic scale.",
-        [Panel("", dots(rows, "means"), f"Mean queue sizes: {told}.")],
+        "Dots are means over the runs, bars 95 % intervals. An arrow: the interval goes on to the left.",
+        [Panel("", dots(rows, "means"), f"Mean queue sizes: {told}.", dots(rows, "means-wide", wide=True))],
         data,
     )
 
 
-def _table(results: tuple[Result, ...]) -> Table:
+def _table(results: Results) -> Table:
     columns = [
         "policy",
+        "verdict",
         "mean queue",
         "mean wait",
         "median",
@@ -83,95 +105,130 @@ def _table(results: tuple[Result, ...]) -> Table:
         "longest",
         "busiest",
         "stalled",
-        "verdict",
     ]
     rows = []
     for result in results:
         resource, share = max(result.utilisation.items(), key=lambda item: item[1])
-        waits = [number(result.wait[key]) for key in ("mean", "p50", "p95", "p99", "max")]
+        waits = [measured(result.wait[key], 3) for key in ("mean", "p50", "p95", "p99", "max")]
         stalled = f"{result.as_dict()['stalled_fraction']:.1%}"
-        verdict = str(result.verdict)
+        verdict = Cell(str(result.verdict), kind_of(result))
         queue = with_band(*result.mean_queue)
-        rows.append((label_of(result.policy), queue, *waits, f"{share:.0%} {resource}", stalled, verdict))
+        rows.append((label_of(result.policy), verdict, queue, *waits, f"{share:.0%} {resource}", stalled))
     frame = pl.concat([result.frame() for result in results], how="diagonal")
-    return Table("results", "Results", "The data have a row for each replication.", frame, columns, rows)
+    caption = "Queues are averages over time, waits over jobs. The data have a row for each replication."
+    return Table("results", "Results", caption, frame, columns, rows)
 
 
 def _differences(comparison: Comparison) -> Table:
-    """Every policy against the first, paired by replication."""
-    first = comparison.results[0].policy
-    rows, data = [], []
-    for other in comparison.results[1:]:
-        found = comparison.difference(other.policy, first)
-        clear = found.low is not None and found.high is not None and (found.low > 0 or found.high < 0)
-        words = "unclear" if not clear else "longer" if found.mean > 0 else "shorter"
-        rows.append((label_of(other.policy), with_band(*found), words))
-        data.append({"policy": other.policy, "against": first, "difference": found.mean, "ci95_low": found.low})
-        data[-1]["ci95_high"] = found.high
+    """Every policy against guarded, or else the first, paired by replication."""
+    first = next((one for one in comparison.results if one.policy == REFERENCE), comparison.results[0])
+    rows: list[Sequence[Any]] = []
+    data = []
+    for other in (one for one in comparison.results if one is not first):
+        found = comparison.difference(other.policy, first.policy)
+        words = difference_in_words(found, other.mean_queue.mean, first.mean_queue.mean)
+        rows.append((label_of(other.policy), words, with_band(*found)))
+        data.append({"policy": other.policy, "against": first.policy, "difference": found.mean})
+        data[-1] |= {"ci95_low": found.low, "ci95_high": found.high}
     return Table(
         "differences",
-        f"Mean queue less that of {label_of(first)}",
+        f"Queues beside that of {label_of(first.policy)}",
         "Paired by replication: all policies meet the same jobs, which makes differences clearer than means.",
         pl.DataFrame(data),
-        ["policy", "difference", "the queue is"],
+        ["policy", f"its queue, beside {label_of(first.policy)}'s", "difference in jobs"],
         rows,
     )
 
 
-def _tails(results: tuple[Result, ...], names: list[str]) -> Figure:
-    """P(wait > t) from the histograms of all replications."""
+def difference_in_words(found: Interval, mean: float, reference: float) -> str:
+    """How one mean queue compares with another."""
+    if found.low is None or found.high is None:
+        return "not known: one run shows no spread"
+    if found.low == found.high == 0:
+        return "the same"
+    if found.low <= 0 <= found.high:
+        return "no clear difference: it may be chance"
+    longer = found.mean > 0
+    ratio = mean / reference if longer and reference > 0 else reference / mean if mean > 0 else float("inf")
+    word = "longer" if longer else "shorter"
+    if ratio == float("inf") or reference == 0:
+        return word
+    if ratio >= 2:
+        return f"{brief(ratio)} times as {'long' if longer else 'short'}"
+    change = abs(mean / reference - 1)
+    return f"{change:.0%} {word}" if change >= 0.005 else f"{word} by less than 1%"
+
+
+def _tails(results: Results, names: list[str]) -> Figure:
+    """P(wait > t), out to the longest wait."""
     series, data = [], []
     for result in results:
-        bins = sum(run.wait_bins.sum(axis=0) for run in result.runs)
-        total = float(bins.sum())
-        if total == 0:
-            continue
-        above = 1.0 - bins.cumsum() / total
-        least = NEAREST * max(run.wait_sums[:, LARGEST].max() for run in result.runs)
-        pairs = zip(EDGES[1:].tolist(), above.tolist(), strict=True)
-        kept = [(t, p) for t, p in pairs if t > least and p >= LEAST_TAIL]
-        if kept:
-            series.append(Series(result.policy, [t for t, _ in kept], [p for _, p in kept]))
-            data += [{"policy": result.policy, "wait": t, "share_above": p} for t, p in kept]
+        times, shares = tail(result)
+        if times:
+            series.append(Series(result.policy, times, shares))
+            data += [
+                {"policy": result.policy, "wait": t, "share_above": p} for t, p in zip(times, shares, strict=True)
+            ]
     frame = pl.DataFrame(data, schema={"policy": pl.String, "wait": pl.Float64, "share_above": pl.Float64})
     told = "; ".join(
-        f"{label_of(r.policy)}: p95 {number(r.wait['p95'])}, p99 {number(r.wait['p99'])}" for r in results
-    )
-    svg = lines(series, "tails", x="wait", y="share of jobs that wait longer", log_x=True, markers=False)
-    return Figure(
-        "wait-tail",
-        "How many wait how long",
-        "Share of the jobs that wait longer than the time below; both scales are logarithmic.",
-        [Panel("", svg, f"The tail of the waits. {told}.")],
-        frame,
-        names,
+        f"{label_of(r.policy)}: p95 {measured(r.wait['p95'], 3)}, p99 {measured(r.wait['p99'], 3)}, longest {brief(r.wait['max'])}"
+        for r in results
     )
 
+    def picture(identity: str, wide: bool) -> str:
+        y = "share of jobs that wait longer"
+        return lines(series, identity, x="wait", y=y, log_x=bool(series), markers=False, wide=wide, floor=0.0)
 
-def _by_type(results: tuple[Result, ...]) -> Table:
-    types = results[0].type_names
-    rows, data = [], []
-    for result in results:
-        for name in types:
-            queue, wait = result.mean_queue_by_type[name], result.wait_by_type[name]
-            shown = [number(wait[key]) for key in ("mean", "p50", "p95", "p99")]
-            rows.append((label_of(result.policy), name, with_band(*queue), *shown))
+    caption = (
+        "Share of the jobs that wait longer than the time below, to the longest wait; both scales are logarithmic."
+    )
+    panel = Panel("", picture("tails", False), f"The tail of the waits. {told}.", picture("tails-wide", True))
+    return Figure("wait-tail", "How many wait how long", caption, [panel], frame, names)
+
+
+def _by_type(results: Results) -> Table:
+    """Grouped by type, the policy under which it waits longest set apart."""
+    rows: list[Sequence[Any]] = []
+    data = []
+    keys = ("mean", "p50", "p95", "p99", "max")
+    for name in results[0].type_names:
+        waits = [result.wait_by_type[name] for result in results]
+        worst = {key: max((w[key] or 0.0 for w in waits), default=0.0) for key in keys}
+        for n, (result, wait) in enumerate(zip(results, waits, strict=True)):
+            queue = result.mean_queue_by_type[name]
+            shown = []
+            for key in keys:
+                lead = len(results) > 1 and worst[key] > 0 and wait[key] == worst[key]
+                shown.append(Cell(measured(wait[key], 3), "worst" if lead and key in ("mean", "p95") else ""))
+            row = [label_of(result.policy), with_band(*queue), *shown]
+            rows.append([Cell(name, rows=len(results)), *row] if n == 0 else row)
             data.append({"policy": result.policy, "type": name, "mean_queue": queue.mean} | wait)
-    columns = ["policy", "type", "mean queue", "mean wait", "median", "p95", "p99"]
+    columns = ["type", "policy", "mean queue", "mean wait", "median", "p95", "p99", "longest"]
+    caption = "Over the jobs of all replications."
+    if len(results) > 1:
+        caption += " Marked: the policy under which a type waits longest, on average and at the 95th percentile."
     frame = pl.DataFrame(data, infer_schema_length=None)
-    return Table("by-type", "By type", "Over the jobs of all replications.", frame, columns, rows)
+    return Table("by-type", "By type", caption, frame, columns, rows)
 
 
-def _series(results: tuple[Result, ...], names: list[str]) -> Figure:
-    panels = [
-        Panel(
-            label_of(result.policy),
-            curves([(result.policy, run.series[:, 0], run.series[:, 1])], f"time-{n}", x="time", height=2.4),
-            f"Waiting jobs over time under {label_of(result.policy)}, at most {run.series[:, 1].max():,.0f}.",
+def _series(results: Results, names: list[str]) -> Figure:
+    top = max((float(r.runs[0].series[:, 1].max()) for r in results if len(r.runs[0].series)), default=1.0)
+    panels = []
+    for n, result in enumerate(results):
+        run = result.runs[0]
+        part = [(result.policy, run.series[:, 0], run.series[:, 1])]
+        most = f"{run.series[:, 1].max():,.0f}" if len(run.series) else "0"
+        panels.append(
+            Panel(
+                label_of(result.policy),
+                curves(part, f"time-{n}", x="time", height=2.4, top=top),
+                f"Waiting jobs over time under {label_of(result.policy)}, at most {most}.",
+                curves(part, f"time-{n}-wide", x="time", height=2.6, top=top, wide=True)
+                if len(results) == 1
+                else "",
+            )
         )
-        for n, result in enumerate(results)
-        for run in result.runs[:1]
-    ]
     frame = pl.concat([r.series().with_columns(policy=pl.lit(r.policy)) for r in results], how="diagonal")
-    caption = "The first replication of each policy, each on its own scale. The data have all replications."
+    same = " Each has the same scale." if len(results) > 1 else ""
+    caption = f"The first replication of each policy.{same} The data have all replications."
     return Figure("series", "Waiting jobs over time", caption, panels, frame, names)

@@ -6,7 +6,6 @@ Kept in a file of its own: all other data of a report depend on the seed only.
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import os
 import platform
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from slotwise._version import __version__
+from slotwise.looks.numbers import as_json
 
 PACKAGES = ("numpy", "numba", "scipy", "polars", "matplotlib")
 
@@ -42,7 +42,7 @@ class Manifest:
 
     def write(self, path: Path) -> None:
         """As JSON."""
-        path.write_text(json.dumps(asdict(self), indent=2) + "\n", "utf-8")
+        path.write_text(as_json(asdict(self)) + "\n", "utf-8")
 
     def rows(self) -> list[tuple[str, str]]:
         """For people."""

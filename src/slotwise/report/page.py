@@ -9,32 +9,26 @@ import jinja2
 import polars as pl
 from markupsafe import Markup
 
-from slotwise.errors import InputError
+from slotwise.files import filled
+from slotwise.looks.drawing import key_mark
+from slotwise.looks.numbers import cell
+from slotwise.looks.palette import label_of
 from slotwise.report.blocks import Page
 from slotwise.report.claims import Standing
-from slotwise.report.drawing import key_mark
 from slotwise.report.manifest import Manifest
-from slotwise.report.palette import label_of
-from slotwise.report.tables import cell
 
 MARKS = {Standing.HOLDS: "✓", Standing.IN_PART: "◐", Standing.FAILS: "✗", Standing.UNTESTED: "–"}
 
 
 def write_page(page: Page, folder: Path, manifest: Manifest) -> Path:
     """Write everything and return the path of index.html."""
-    data = folder / "data"
-    try:
-        data.mkdir(parents=True, exist_ok=True)
+    with filled(folder) as place:
+        (place / "data").mkdir()
         for name, frame in page.data.items():
-            _write_data(frame, data / name)
-        manifest.write(folder / "manifest.json")
-        path = folder / "index.html"
-        path.write_text(render(page, manifest), "utf-8")
-    except OSError as problem:
-        raise InputError(
-            f"cannot be written ({problem.strerror or problem})", where=str(folder), remedy="use another --out"
-        ) from problem
-    return path
+            _write_data(frame, place / "data" / name)
+        manifest.write(place / "manifest.json")
+        (place / "index.html").write_text(render(page, manifest), "utf-8")
+    return folder / "index.html"
 
 
 def render(page: Page, manifest: Manifest) -> str:

@@ -14,9 +14,9 @@ from decimal import Decimal
 import numpy as np
 import polars as pl
 
+from slotwise.looks.palette import BLUE, INK, ORANGE, SOFT, VERMILION
 from slotwise.model import Cluster, JobType, ServerClass
 from slotwise.report.blocks import Panel, Steps
-from slotwise.report.palette import BLUE, INK, ORANGE, SOFT, VERMILION
 from slotwise.scheduling.events import Placement
 from slotwise.scheduling.reasons import Reason
 from slotwise.scheduling.scheduler import Scheduler

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from slotwise.errors import InputError
 from slotwise.simulation.choice import PolicyLike
 from slotwise.simulation.measurements import Measurements
-from slotwise.simulation.replication import Task, compile_for, replicate
+from slotwise.simulation.replication import Task, compile_for, make_store, replicate
 
 PATIENCE = 0.2
 """seconds for which Ctrl-C may go unnoticed"""
@@ -104,6 +104,9 @@ def run(batches: Sequence[Batch], engine: Engine = THREADS, on_progress: OnProgr
                 if batch.task.choice.policy not in _compiled:
                     compile_for(batch.task)
                     _compiled.add(batch.task.choice.policy)
+        if len({batch.task.choice.policy for batch in batches}) > 1:
+            for batch in batches:
+                make_store(batch.task, 1)  # a policy that cannot run this is refused before the others run
         with engine.open() as pool:
             work.through(pool)
     except KeyboardInterrupt:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from slotwise.errors import InputError
+from slotwise.looks.notebook import to_pandas
+from slotwise.looks.numbers import finite
 from slotwise.model import JobType, Scenario
+from slotwise.simulation import showing
 from slotwise.simulation.choice import Choice
 from slotwise.simulation.drift import Drift, Stability
 from slotwise.simulation.histogram import EDGES, quantiles
@@ -23,12 +26,14 @@ from slotwise.simulation.statistics import Interval, batch_means, paired_differe
 from slotwise.theory.bounds import Bound
 
 if TYPE_CHECKING:
+    import pandas
     import polars as pl  # slow to import; the methods that make data frames do it themselves
 
+    from slotwise.looks.drawing import Picture
     from slotwise.workloads.traces import Trace
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """What a policy did on a scenario, over all replications."""
 
@@ -316,6 +321,26 @@ class Result:
             rows.append(row | {"overtakes": run.overtakes, "lost_jobs": run.lost_jobs})
         return pl.DataFrame(rows)
 
+    # -- for notebooks: see `showing` ---------------------------------------------------------------------------
+
+    def by_type(self) -> pl.DataFrame:
+        """A row for each type: mean queue with its interval, and waits."""
+        return showing.by_type([self])
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """`frame` for pandas."""
+        return to_pandas(self.frame())
+
+    def plot(self) -> Picture:
+        """The queue over time, and how many jobs wait how long."""
+        return showing.plot_result(self)
+
+    def _repr_html_(self) -> str:
+        return showing.html([self])
+
+    def __repr__(self) -> str:
+        return f"<Result: {self}>"
+
     def __str__(self) -> str:
         low, high = self.mean_queue.low, self.mean_queue.high
         band = f" [{low:.4g}, {high:.4g}]" if low is not None and high is not None else ""
@@ -334,7 +359,7 @@ def paired_queues(one: Result, other: Result) -> Interval:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """The same workload through several policies."""
 
@@ -358,6 +383,34 @@ class Comparison:
 
         return pl.concat([result.frame() for result in self.results], how="diagonal")
 
+    def __getitem__(self, policy: str) -> Result:
+        for result in self.results:
+            if result.policy == policy:
+                return result
+        known = ", ".join(result.policy for result in self.results)
+        raise InputError(f"no policy {policy!r} was compared", remedy=f"there are: {known}")
+
+    def __iter__(self) -> Iterator[Result]:
+        return iter(self.results)
+
+    def by_type(self) -> pl.DataFrame:
+        """A row for each policy and type."""
+        return showing.by_type(self.results)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """`frame` for pandas."""
+        return to_pandas(self.frame())
+
+    def plot(self) -> Picture:
+        """Mean queues with their intervals, and the tails of the waits."""
+        return showing.plot_comparison(self)
+
+    def _repr_html_(self) -> str:
+        return showing.html(self.results)
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {len(self.results)} policies>\n{self}"
+
     def __str__(self) -> str:
         return "\n".join(map(str, self.results))
 
@@ -375,14 +428,4 @@ def as_json(scenario: Scenario, results: Sequence[Result], version: str) -> dict
         "version": version,
         "results": [result.as_dict() for result in results],
     }
-    return dict(_finite(whole))
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    return dict(finite(whole))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from slotwise.errors import InputError, SlotwiseError
-from slotwise.model import Scenario, load_scenario
+from slotwise.errors import SlotwiseError
+from slotwise.model import Overrides, Scenario, changed, load_scenario
 from slotwise.scheduling.situation import Situation
 from slotwise.simulation import engines, sequential, takeup
 from slotwise.simulation.bounding import LowerBounds
@@ -23,6 +23,8 @@ from slotwise.theory.bounds import Bound
 class InterruptedRunError(SlotwiseError):
     """Ctrl-C: `results` are of the replications that were finished."""
 
+    exit_code = 130
+
     def __init__(self, results: list[Result]) -> None:
         self.results = results
         super().__init__("interrupted" if results else "interrupted before the first replication was finished")
@@ -32,7 +34,7 @@ def simulate(
     scenario: str | Path | Scenario,
     policy: PolicyLike | None = None,
     *,
-    overrides: Iterable[str] = (),
+    overrides: Overrides = (),
     workers: int | None = None,
     engine: str = "threads",
     scheduler_address: str | None = None,
@@ -43,7 +45,7 @@ def simulate(
 ) -> Result:
     """Run one policy (the scenario's own by default) on a scenario: a path, a shipped name or a `Scenario`.
 
-    `options` are parameters of the policy; `overrides` are "dotted.key=value" settings of the scenario. With `record_jobs` the result
+    `options` are parameters of the policy; `overrides` are settings of the scenario, such as {"run.events": 20_000}. With `record_jobs` the result
     knows every single job (`Result.jobs`, `Result.trace`), and memory grows with them.
 
     `from_` is a live situation to begin with (`Scheduler.situation()`), at time 0: its servers are there instead of the scenario's, its jobs run
@@ -67,7 +69,7 @@ def compare(
     scenario: str | Path | Scenario,
     policies: Sequence[PolicyLike],
     *,
-    overrides: Iterable[str] = (),
+    overrides: Overrides = (),
     workers: int | None = None,
     engine: str = "threads",
     scheduler_address: str | None = None,
@@ -79,15 +81,10 @@ def compare(
     return Comparison(tuple(run_policies(ready, choices, Engine(engine, workers, scheduler_address), on_progress)))
 
 
-def as_scenario(scenario: str | Path | Scenario, overrides: Iterable[str] = ()) -> Scenario:
+def as_scenario(scenario: str | Path | Scenario, overrides: Overrides = ()) -> Scenario:
     """A scenario from whatever names it."""
-    overrides = list(overrides)
     if isinstance(scenario, Scenario):
-        if overrides:
-            raise InputError(
-                "are for scenarios that are read from a file", where="overrides", remedy="use model_copy"
-            )
-        return scenario
+        return changed(scenario, overrides) if overrides else scenario
     return load_scenario(scenario, overrides)
 
 

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from slotwise._version import __version__
-from slotwise.model import Scenario
+from slotwise.looks.notebook import to_pandas
+from slotwise.model import Overrides, Scenario, changed, load_scenario
 from slotwise.theory.bounds import Bound, best_lower_bound
 from slotwise.theory.guarantee import Guarantee, guarantees
 from slotwise.theory.load import actual_load, columns_of, scaled_rates, with_load
 from slotwise.theory.pricing import Vector
 from slotwise.theory.region import Headroom, Region, headroom_by_type, locate
 
+if TYPE_CHECKING:
+    import pandas
+    import polars as pl
 
-@dataclass(frozen=True)
+    from slotwise.looks.drawing import Picture
+
+
+@dataclass(frozen=True, repr=False)
 class Capacity:
     """Where a load lies, what limits it, how much more fits, and who is proven to carry it."""
 
@@ -27,6 +35,40 @@ class Capacity:
     bound: Bound
     actual: dict[str, float] | None = None
     """of a trace: share of each resource that is asked for, before jobs are rounded up to their types"""
+
+    @property
+    def answer(self) -> list[str]:
+        """Can it be carried, what limits it, what is proven, what else fits: one sentence a line."""
+        from slotwise.theory.answer import answer  # which speaks of this class
+
+        return answer(self)
+
+    def by_type(self) -> pl.DataFrame:
+        """A row for each type: arrivals, load, its share of the bottleneck, and how many more fit alone."""
+        from slotwise.theory import showing
+
+        return showing.by_type(self)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """`by_type` for pandas."""
+        return to_pandas(self.by_type())
+
+    def plot(self) -> Picture:
+        """How full each resource is, and how full it can be."""
+        from slotwise.theory import showing
+
+        return showing.plot(self)
+
+    def _repr_html_(self) -> str:
+        from slotwise.theory import showing
+
+        return showing.html(self)
+
+    def __str__(self) -> str:
+        return "\n".join([self.scenario.name, *self.answer])
+
+    def __repr__(self) -> str:
+        return f"<Capacity of {self.scenario.name}: {self.answer[0]}>"
 
     def holders(self, j: int) -> list[str]:
         """The server classes that can hold type j: it fits, and they meet its requirements."""
@@ -103,6 +145,13 @@ def assess(scenario: Scenario) -> Capacity:
         bound=best_lower_bound(scenario, rates, columns),
         actual=actual_load(scenario) if scenario.workload.trace is not None else None,
     )
+
+
+def capacity(scenario: str | Path | Scenario, overrides: Overrides = ()) -> Capacity:
+    """`assess` for a scenario by whatever names it: a path, a shipped name or a `Scenario`."""
+    if isinstance(scenario, Scenario):
+        return assess(changed(scenario, overrides) if overrides else scenario)
+    return assess(load_scenario(scenario, overrides))
 
 
 def finite(value: float) -> float | None:

@@ -8,27 +8,36 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from slotwise.looks.numbers import number
 from slotwise.model.labels import in_words
+from slotwise.theory.answer import WORTH_TELLING, answer
 from slotwise.theory.capacity import Capacity
 from slotwise.theory.guarantee import Guarantee, Verdict
-from slotwise.theory.region import Region
 
 MOST_TYPES = 20
 MOST_CONFIGURATIONS = 8
+COLOURS = {True: "green", False: "red", None: "yellow"}
 COLOUR = {Verdict.CERTIFIED: "green", Verdict.NOT_CERTIFIED: "yellow", Verdict.IMPOSSIBLE: "red"}
 MARK = {True: "yes", False: "no", None: "taken on trust"}
 
 
-def render(capacity: Capacity) -> RenderableType:
-    """The whole report."""
+def render(capacity: Capacity, proofs: bool = False) -> RenderableType:
+    """The answer in a few lines; with `proofs`, all that it rests on."""
+    lines: list[RenderableType] = [_title(capacity)]
+    for n, sentence in enumerate(answer(capacity)):
+        lines.append(Text(sentence, COLOURS[capacity.region.supportable] if n == 0 else ""))
+    if not proofs:
+        return Group(*lines, Text("Why: --proofs (mix of configurations, every policy, assumptions).", "dim"))
     parts: list[RenderableType] = [
-        _title(capacity),
-        Padding(_verdict(capacity), (0, 0, 1, 2)),
+        Padding(Group(*lines), (0, 0, 1, 0)),
         *_trace(capacity),
         _types(capacity),
         Padding(_legend(capacity), (0, 0, 1, 0)),
         *_requirements(capacity),
     ]
+    if capacity.region.supportable is False and np.isfinite(capacity.region.intensity):
+        asks = f"At these prices all servers together hold at most 1, and the load asks for {capacity.region.lower:.4g}."
+        parts.append(Padding(Text(asks), (0, 0, 1, 0)))
     if capacity.region.witness:
         what = "it" if capacity.region.supportable else "the most of it"
         parts += [
@@ -43,42 +52,12 @@ def render(capacity: Capacity) -> RenderableType:
     return Group(*parts)
 
 
-def verdict_in_words(region: Region) -> str:
-    """Can it be carried, how full is the cluster, how far can it grow."""
-    if not np.isfinite(region.intensity):
-        return "No policy can carry this load: a type that arrives fits no server that is there."
-    at = f"{region.intensity:.4g}" if region.exact else f"between {region.lower:.5g} and {region.intensity:.5g}"
-    if region.supportable is None:
-        return f"Its intensity is {at}: too close to 1 to tell whether it can be carried."
-    if region.supportable:
-        grow = f"The whole mix can grow by {region.headroom:.1%} before the cluster is full."
-        return f"This load can be carried: its intensity is {at}, where 1 is the most for any policy. {grow}"
-    if abs(region.intensity - 1) <= 1e-9:
-        return (
-            "This load is exactly on the boundary: the least more is too much, and no policy keeps queues bounded."
-        )
-    shrink = f"It must shrink by {-region.headroom:.1%}, or the cluster must grow."
-    proof = f"At the prices below all servers together hold at most 1, and the load asks for {region.lower:.4g}."
-    return f"No policy can carry this load: its intensity is {at}. {shrink} {proof}"
-
-
 def _title(capacity: Capacity) -> Text:
     cluster = capacity.scenario.cluster
     classes = f"{len(cluster.servers)} classes" if len(cluster.servers) > 1 else "1 class"
     line = Text(capacity.scenario.name, "bold")
     line.append(f"  {cluster.n_servers} servers ({classes}), {len(capacity.scenario.types)} types", "dim")
     return line
-
-
-def _verdict(capacity: Capacity) -> Text:
-    colour = {True: "green", False: "red", None: "yellow"}[capacity.region.supportable]
-    if capacity.actual is not None and capacity.region.supportable is False:
-        return Text(
-            f"Rounded up to its types, this load is outside the capacity region: its intensity is"
-            f" {capacity.region.intensity:.4g}. No policy that packs by type carries it if it goes on like this.",
-            colour,
-        )
-    return Text(verdict_in_words(capacity.region), colour)
 
 
 def _trace(capacity: Capacity) -> list[RenderableType]:
@@ -109,11 +88,11 @@ def _types(capacity: Capacity) -> Table:
         about = "" if room.limit - room.more <= 1e-6 * max(1.0, room.limit) else "≥ "
         table.add_row(
             job_type.name,
-            _short(float(capacity.rates[j])),
-            _short(float(region.rho[j])),
+            number(float(capacity.rates[j])),
+            number(float(region.rho[j])),
             f"{region.prices[j]:.3%}" if np.isfinite(region.intensity) else "-",
             f"{used[j]:.1%}" if np.isfinite(region.intensity) else "-",
-            f"{about}+{_short(more)}" if region.supportable is not False else "-",
+            f"{about}+{number(more)}" if region.supportable is not False else "-",
         )
     return table
 
@@ -165,8 +144,8 @@ def _guarantees(found: list[Guarantee]) -> Table:
     """Policies about which the same is said share a row."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("policy", max_width=30, overflow="fold")
-    table.add_column("verdict", no_wrap=True)
-    table.add_column("why")
+    table.add_column("verdict", overflow="fold")
+    table.add_column("why", overflow="fold")
     rows: dict[tuple[Verdict, str], list[str]] = {}
     for one in found:
         rows.setdefault((one.verdict, one.why), []).append(one.policy)
@@ -194,12 +173,10 @@ def _bound(capacity: Capacity) -> Text:
     bound = capacity.bound
     if not np.isfinite(bound.mean_queue) and capacity.actual is None:
         return Text("\nQueues grow without bound under every policy.", "bold")
+    if bound.kind != "none" and bound.mean_queue < WORTH_TELLING:
+        return Text("\nFor all that is known, queues can be next to empty at this load.")
     if bound.kind == "none":
         return Text(f"\nHow short queues can be is not known: {'; '.join(bound.assumptions)}.")
-    line = Text(f"\nNo policy's mean queue is below {_short(bound.mean_queue)}", "bold")
+    line = Text(f"\nNo policy's mean queue is below {number(bound.mean_queue)}", "bold")
     line.append(f"  ({bound.kind}: {'; '.join(bound.assumptions)})", "dim")
     return line
-
-
-def _short(value: float) -> str:
-    return f"{value:.4g}" if value < 1e4 else f"{value:,.0f}"

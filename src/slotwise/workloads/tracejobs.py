@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from slotwise.errors import InputError
 from slotwise.model import Cluster, JobType, Scenario, TypeMaking, integers
 from slotwise.model.checks import check_types
+from slotwise.workloads.fitting import treat_too_large
 from slotwise.workloads.generators import azure_like, google_like
 from slotwise.workloads.jobs import Jobs
 from slotwise.workloads.source import Source, TraceSource
@@ -23,6 +24,7 @@ from slotwise.workloads.typemaking import Typing, make_types
 
 DIGITS = 6
 """Actual demands are kept to this many digits behind the point, rounded up."""
+TOO_LARGE = 'workload.typing.too_large = "drop" leaves them out, "cap" cuts them down'
 GENERATED = {"google-like": google_like, "azure-like": azure_like}
 
 
@@ -69,12 +71,18 @@ def jobs_of_trace(trace: Trace, cluster: Cluster, typing: TypeMaking, time_scale
                 where="cluster.resources",
                 remedy=f"use some of: {', '.join(trace.resources)}, or one resource called size",
             )
+        trace = trace.only(cluster.resources)  # what servers do not have costs nothing
+    room = _capacities(trace, cluster)
+    if room:
+        trace = treat_too_large(trace, room, typing.too_large, remedy=TOO_LARGE)
     options: dict[str, Any] = {}
     if typing.method == "waste-bounded":
         options["types"] = typing.types
     elif typing.method == "grid":
         options["levels"] = typing.types
     made = make_types(trace, typing.method, capacity=largest, **options)
+    if room and made.resources == trace.resources:
+        made = made.fitting(trace, room)
     demand = _covers(made, cluster, largest)
     duration = trace.duration / time_scale
     counts = made.counts
@@ -90,6 +98,8 @@ def jobs_of_trace(trace: Trace, cluster: Cluster, typing: TypeMaking, time_scale
         for j, name in enumerate(made.names)
     )
     used = [job_type for job_type in types if job_type.rate]
+    if room and typing.method == "power-of-two":
+        _check_rounding(used, cluster)
     check_types(cluster, used)
     sizes = integers(cluster, types, DIGITS)
     return Jobs(
@@ -105,6 +115,28 @@ def jobs_of_trace(trace: Trace, cluster: Cluster, typing: TypeMaking, time_scale
         ),
         count=len(trace),
     )
+
+
+def _capacities(trace: Trace, cluster: Cluster) -> list[list[float]]:
+    """What each class of servers holds, over the trace's resources; none where a class has a rule of its own."""
+    if any(server.feasible is not None for server in cluster.servers):
+        return []
+    times = len(trace.resources) if cluster.resources == ("size",) else 1
+    return [[float(c) for c in server.capacity] * times for server in cluster.servers]
+
+
+def _check_rounding(types: Sequence[JobType], cluster: Cluster) -> None:
+    """Rounding to shares of the largest server in every resource may ask for more than any one server has."""
+    for job_type in types:
+        if not any(
+            all(need <= have for need, have in zip(job_type.demand, server.capacity, strict=True))
+            for server in cluster.servers
+        ):
+            raise InputError(
+                f"jobs rounded up to {job_type.name} of the largest server in every resource fit no server",
+                where="workload.typing.method",
+                remedy='use "waste-bounded", which rounds each resource by itself',
+            )
 
 
 def _covers(made: Typing, cluster: Cluster, largest: dict[str, float]) -> list[list[Decimal]]:

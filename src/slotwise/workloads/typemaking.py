@@ -17,7 +17,7 @@ the methods that round each resource by itself. The jobs keep their actual deman
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from slotwise.errors import InputError
 from slotwise.workloads.covers import assign, choose_covers
+from slotwise.workloads.fitting import split_to_fit
 from slotwise.workloads.traces.schema import Trace
 
 METHODS = ("power-of-two", "grid", "exact", "waste-bounded")
@@ -58,6 +59,15 @@ class Typing:
     @property
     def counts(self) -> NDArray[np.int64]:
         return np.bincount(self.type_of, minlength=len(self.names))
+
+    def fitting(self, trace: Trace, capacities: Sequence[Sequence[float]]) -> Typing:
+        """These types, those that fit no server parted so that each fits one, where each job does."""
+        covers, type_of = split_to_fit(self.demand, self.type_of, trace.demands(), capacities)
+        if covers is self.demand:
+            return self
+        largest = np.array(capacities, dtype=np.float64).max(axis=0)
+        texts = [[_text(v) for v in row] for row in covers]
+        return _typing(self.method, trace, largest, covers, texts, type_of)
 
     def table(self, trace: Trace) -> pl.DataFrame:
         """Type by type: jobs, share, arrivals a second, mean duration, load (jobs in service at once)."""

@@ -12,6 +12,15 @@ for (const table of document.querySelectorAll("figure.tabular table")) {
   };
   table.closest(".scroll").after(button);
 }
+for (const box of document.querySelectorAll(".scroll")) {  // a table that is wider than the screen says so
+  const hint = document.createElement("p");
+  hint.className = "swipe";
+  hint.textContent = "scroll sideways for more columns →";
+  box.before(hint);
+  const check = () => { hint.hidden = box.scrollWidth <= box.clientWidth + 2; };
+  check();
+  addEventListener("resize", check);
+}
 function select(element) {  // where a page may not write to the clipboard, the reader can
   const range = document.createRange();
   range.selectNodeContents(element);

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,7 +10,6 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
-from slotwise.errors import InputError
 from slotwise.workloads.traces.schema import Trace
 from slotwise.workloads.traces.summary import counts_in_windows, dispersion
 
@@ -175,17 +171,4 @@ def comparison_figure(real: Trace, made: Trace) -> Figure:
     return figure
 
 
-METADATA: dict[str, dict[str, Any]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {}}
 """for each format, the moment of its making left out"""
-
-
-def save_figure(figure: Figure, path: str | Path) -> None:
-    """Write a figure without the moment of its making, so that equal traces give equal files."""
-    suffix = Path(path).suffix.lower()
-    if suffix not in METADATA:
-        raise InputError(f"{suffix!r} is no picture format", where=str(path), remedy="use .svg, .png or .pdf")
-    with matplotlib.rc_context({"svg.hashsalt": "slotwise"}):
-        try:
-            figure.savefig(path, dpi=160, metadata=METADATA[suffix])
-        except OSError as problem:
-            raise InputError(f"cannot be written ({problem.strerror or problem})", where=str(path)) from problem

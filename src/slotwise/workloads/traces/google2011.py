@@ -8,7 +8,9 @@ life cycles cut short by an eviction, a failure, a kill or the trace's end are j
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +20,7 @@ from slotwise.errors import InputError
 from slotwise.workloads.traces.importing import Format, Intake, Reading
 from slotwise.workloads.traces.lifecycle import FINISH, SCHEDULE, STOP, SUBMIT, UPDATE, LifeCycles
 from slotwise.workloads.traces.schema import Servers, TraceMeta
-from slotwise.workloads.traces.tables import Column, blocks, parse
+from slotwise.workloads.traces.tables import BadRows, Column, blocks, fields_of, parse
 
 AFTER_THE_TRACE = 2**63 - 1
 
@@ -70,8 +72,51 @@ def parts_in(path: Path, table: str) -> list[Path]:
     return sorted(p for p in files if p.name.endswith((".csv", ".csv.gz")))
 
 
-def _is_machines(path: Path) -> bool:
-    return "machine_events" in (path.name, path.parent.name)
+PART = re.compile(r"part-(\d+)-of-(\d+)")
+TABLES = {13: "task_events", 6: "machine_events"}
+
+
+def _kind(path: Path) -> str:
+    """Which table a file holds: by its name or its folder's, else by its number of columns."""
+    for table in TABLES.values():
+        if table in path.name or table == path.parent.name:
+            return table
+    block = next(blocks(path, BadRows(True, 1 << 16), size=1 << 16), None)
+    columns = len(fields_of(block[1].split(b"\n", 1)[0].decode("utf-8", "replace"), ",")) if block else 13
+    # A line torn or filled up is a bad row of task_events, told as such; the other tables are much narrower or wider.
+    if columns in TABLES or 10 <= columns <= 16 or columns < 3:
+        return TABLES.get(columns, "task_events")
+    raise InputError(
+        f"has {columns} columns in its first line",
+        where=f"{path}:1",
+        remedy="task_events has 13, machine_events 6; other tables are not needed",
+    )
+
+
+def _in_order(paths: list[Path]) -> list[Path]:
+    """The parts in the order of time: by their numbers where all have one, else by their first events."""
+    numbers = [PART.search(path.name) for path in paths]
+    if all(numbers):
+        return sorted(paths, key=lambda path: int(PART.search(path.name)[1]))  # type: ignore[index]
+    return sorted(paths, key=_first_time)
+
+
+def _first_time(path: Path) -> int:
+    block = next(blocks(path, BadRows(True, 1 << 16), size=1 << 16), None)
+    text = block[1].split(b",", 1)[0].strip() if block else b""
+    return int(text) if text.isdigit() else 0
+
+
+def _note_gaps(intake: Intake, paths: list[Path]) -> None:
+    """Parts that are not there leave tasks without a beginning or an end: say so."""
+    numbers = [int(found[1]) for path in paths if (found := PART.search(path.name))]
+    gaps = [(low + 1, high - 1) for low, high in pairwise(numbers) if high > low + 1]
+    if gaps:
+        missing = ", ".join(f"{low}" if low == high else f"{low} to {high}" for low, high in gaps[:3])
+        intake.notes.append(
+            f"parts {missing}{', ...' if len(gaps) > 3 else ''} are not there: tasks that began or ended in them are"
+            " lost, and nothing arrives in the time between; give parts that adjoin"
+        )
 
 
 def _events(intake: Intake, paths: list[Path]) -> Iterator[pl.DataFrame]:
@@ -79,8 +124,9 @@ def _events(intake: Intake, paths: list[Path]) -> Iterator[pl.DataFrame]:
     before = 0
     for number, path in enumerate(paths):
         for line, block in blocks(path, intake.bad, intake.advance):
+            bad = intake.bad.total
             events = parse(block, line, EVENTS, path, intake.bad, layout=LAYOUT)
-            intake.rows += events.height
+            intake.rows += events.height + intake.bad.total - bad
             if not events.height:
                 continue
             if _is_odd(events, before):
@@ -128,13 +174,19 @@ def read_machines(intake: Intake, path: Path) -> tuple[Servers, ...]:
 
 
 def read(intake: Intake) -> Reading:
-    machines = [path for path in intake.paths if _is_machines(path)]
-    tasks = [part for path in intake.paths if not _is_machines(path) for part in parts_in(path, "task_events")]
-    machines += [path / "machine_events" for path in intake.paths if (path / "machine_events").is_dir()]
+    folders = [path for path in intake.paths if path.is_dir()]
+    machines = [path / "machine_events" for path in folders if (path / "machine_events").is_dir()]
+    machines += [path for path in folders if path.name == "machine_events"]
+    tasks = [part for path in folders if path not in machines for part in parts_in(path, "task_events")]
+    for path in intake.paths:
+        if path.is_file():
+            (machines if _kind(path) == "machine_events" else tasks).append(path)
     if not tasks:
         raise InputError(
             "holds no task_events part", where=str(intake.paths[0]), remedy="parts end in .csv or .csv.gz"
         )
+    tasks = _in_order(tasks)
+    _note_gaps(intake, tasks)
     tables = [part for path in machines for part in parts_in(path, "machine_events")]
     servers = tuple(group for part in tables for group in read_machines(intake, part))
     intake.rows = 0

@@ -22,8 +22,17 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from slotwise.errors import InputError
+from slotwise.files import whole
 from slotwise.workloads.traces.schema import METADATA_KEY, Trace, TraceMeta, fault_of, tidy
-from slotwise.workloads.traces.tables import BadRows, Column, blocks, header_of, parse, without_first_line
+from slotwise.workloads.traces.tables import (
+    BadRowError,
+    BadRows,
+    Column,
+    blocks,
+    header_of,
+    parse,
+    without_first_line,
+)
 
 SPILL = 500_000
 RANGE = 500_000
@@ -40,6 +49,8 @@ class Intake:
     advance: Callable[[int], None] = lambda _: None
     rows: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
+    """what the user should know of how the files were read"""
     ids: pl.DataFrame | None = None
 
     @property
@@ -81,6 +92,7 @@ class Intake:
                 block, line = without_first_line(block), 2
                 if not block:
                     continue
+            bad = self.bad.total
             frames.append(
                 parse(
                     block,
@@ -93,7 +105,7 @@ class Intake:
                     null_values=null_values,
                 )
             )
-            self.rows += frames[-1].height
+            self.rows += frames[-1].height + self.bad.total - bad
         if frames:
             return pl.concat(frames)
         empty: dict[str, Any] = {"line": pl.get_index_type(), **{c.name: c.dtype for c in columns}}
@@ -159,10 +171,18 @@ class ImportReport:
     first_skipped: dict[str, str]
     left_out: dict[str, int]
     seconds: float
+    notes: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
-        """For people: one line each."""
-        out = [f"{self.rows:,} rows read, {self.jobs:,} jobs kept"]
+        """For people: one line each. Where a row is a job, the counts of the first line add up."""
+        out, bad = sum(self.left_out.values()), sum(self.skipped.values())
+        first = f"{self.rows:,} rows read, {self.jobs:,} jobs kept"
+        if out + bad and self.rows == self.jobs + out + bad:
+            first = f"{self.rows:,} rows read: {self.jobs:,} jobs kept, {out:,} left out, {bad:,} skipped as bad"
+        return [first, *self._reasons(), *(f"note: {note}" for note in self.notes)]
+
+    def _reasons(self) -> list[str]:
+        out = []
         out += [f"left out: {count:,} {reason}" for reason, count in sorted(self.left_out.items())]
         for kind, count in sorted(self.skipped.items()):
             out.append(f"skipped as bad: {count:,} {kind} (first: {self.first_skipped[kind]})")
@@ -282,6 +302,7 @@ def _finish(form: Format, intake: Intake, jobs: int, start: float) -> ImportRepo
         dict(intake.bad.first),
         dict(intake.left_out),
         time.perf_counter() - start,
+        tuple(intake.notes),
     )
 
 
@@ -300,6 +321,42 @@ def run_import(
     its length, and only the report comes back; without, the trace comes back."""
     start = time.perf_counter()
     intake = _prepare(form, paths, skip_bad, interrupted, options or {}, advance)
+    if out is not None and any(_is_same(path, Path(out)) for path in intake.paths):
+        raise InputError("is also what is read", where=f"-o {out}", remedy="give another file")
+    try:
+        return _run(form, intake, Path(paths[0]).stem, out, start, spill)
+    except BadRowError as problem:
+        if _anything_good(form, intake):
+            raise
+        raise InputError(
+            problem.what,
+            where=problem.where,
+            remedy=f"no row can be read: check that this is the format {form.name}",
+        ) from problem
+
+
+LOOK = 4 << 20
+"""bytes of each file in which a good row is looked for before --skip-bad is advised"""
+
+
+def _anything_good(form: Format, intake: Intake) -> bool:
+    """Whether --skip-bad would leave a job, as far as the beginnings of the files say."""
+    look = Intake(intake.paths, BadRows(True, LOOK), intake.interrupted, intake.options)
+    try:
+        return any(chunk.height for chunk in form.read(look).chunks)
+    except InputError:
+        return False
+
+
+def _is_same(path: Path, out: Path) -> bool:
+    if path.is_dir():
+        return out.exists() and path.resolve() in out.resolve().parents
+    return path.resolve() == out.resolve()
+
+
+def _run(
+    form: Format, intake: Intake, name: str, out: str | Path | None, start: float, spill: int
+) -> tuple[Trace | None, ImportReport]:
     reading = form.read(intake)
     resources = reading.meta.resources
     with Spool(spill if out is not None else 1 << 62) as spool:
@@ -309,9 +366,13 @@ def run_import(
                 raise InputError(fault, where=str(intake.paths[0]))
             spool.add(jobs)
         report = _finish(form, intake, spool.jobs, start)
-        meta = replace(reading.meta, origin=reading.meta.origin + spool.origin)
+        meta = replace(
+            reading.meta,
+            origin=reading.meta.origin + spool.origin,
+            notes=(*reading.meta.notes, *intake.notes),
+        )
         if out is None:
-            return Trace(pl.concat(spool.sorted_frames()), meta, Path(paths[0]).stem), report
+            return Trace(pl.concat(spool.sorted_frames()), meta, name), report
         _write(spool, meta, Path(out))
     return None, replace(report, seconds=time.perf_counter() - start)
 
@@ -325,14 +386,7 @@ def _write(spool: Spool, meta: TraceMeta, out: Path) -> None:
         for frame in spool.sorted_frames():
             yield frame if columns is None else frame.select(columns)
 
-    # Written beside its place and moved there when whole: a killed import leaves no half trace.
-    partial = out.with_name(out.name + ".partial")
-    try:
+    with whole(out) as place:
         register_io_source(source, schema=dict(schema)).sink_parquet(
-            partial, metadata={METADATA_KEY: meta.to_json()}, row_group_size=1 << 18
+            place, metadata={METADATA_KEY: meta.to_json()}, row_group_size=1 << 18
         )
-        partial.replace(out)
-    except OSError as problem:
-        raise InputError(f"cannot be written ({problem.strerror or problem})", where=str(out)) from problem
-    finally:
-        partial.unlink(missing_ok=True)

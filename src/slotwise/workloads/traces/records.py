@@ -35,7 +35,9 @@ def plain_suffix(path: Path) -> str:
     return Path(path.name.removesuffix(".gz")).suffix.lower()
 
 
-def read_records(intake: Intake, path: Path, fields: Sequence[Field], separator: str = ",") -> pl.DataFrame:
+def read_records(
+    intake: Intake, path: Path, fields: Sequence[Field], separator: str = ",", null_values: Sequence[str] = ()
+) -> pl.DataFrame:
     """The fields of every record of `path`, typed and checked, with a column `line` (a row number in Parquet).
 
     A field that is absent from the whole file (and may be) gives a column of nulls.
@@ -46,7 +48,7 @@ def read_records(intake: Intake, path: Path, fields: Sequence[Field], separator:
     elif suffix in JSON_NAMES:
         frame = _from_json(intake, path, fields)
     else:
-        frame = _from_csv(intake, path, fields, separator)
+        frame = _from_csv(intake, path, fields, separator, null_values)
     return frame
 
 
@@ -64,14 +66,16 @@ def _pick(names: Sequence[str], field: Field, path: Path) -> str | None:
     return None
 
 
-def _from_csv(intake: Intake, path: Path, fields: Sequence[Field], separator: str) -> pl.DataFrame:
+def _from_csv(
+    intake: Intake, path: Path, fields: Sequence[Field], separator: str, null_values: Sequence[str]
+) -> pl.DataFrame:
     first = next(blocks(path, intake.bad, size=1 << 16), None)
     if first is None:
         return _empty(fields)
     names = header_of(first[1], separator)
     chosen = [(field.column, _pick(names, field, path)) for field in fields]
     columns = [Column(name, c.kind, c.required, c.low, c.few) for c, name in chosen if name is not None]
-    frame = intake.table(path, columns, header=True, separator=separator)
+    frame = intake.table(path, columns, header=True, separator=separator, null_values=null_values)
     return frame.select(
         "line",
         *(pl.col(n).alias(c.name) if n is not None else pl.lit(None, c.dtype).alias(c.name) for c, n in chosen),
@@ -111,7 +115,7 @@ def _flat(schema: dict[str, Any], prefix: str = "", at: pl.Expr | None = None) -
 def _typed(intake: Intake, frame: pl.DataFrame, column: Column, path: Path) -> pl.DataFrame:
     """`frame` with one column cast to its type; what does not cast, or is out of range, is a bad row."""
     values = pl.col(column.name)
-    if isinstance(frame[column.name].dtype, pl.Datetime):
+    if isinstance(frame[column.name].dtype, (pl.Datetime, pl.Date)):
         cast = values.dt.epoch("us") / 1e6
     elif isinstance(frame[column.name].dtype, pl.Duration):
         cast = values.dt.total_microseconds() / 1e6

@@ -21,7 +21,7 @@ key `slotwise`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from slotwise.errors import InputError
+from slotwise.files import whole
 
 VERSION = 1
 METADATA_KEY = "slotwise"
@@ -204,6 +205,19 @@ class Trace:
         columns = [self.frame[DEMAND + name].to_numpy() for name in self.resources]
         return np.ascontiguousarray(np.stack(columns, axis=1)) if columns else np.empty((len(self), 0))
 
+    def only(self, resources: Sequence[str]) -> Trace:
+        """The same jobs, with what they ask of these resources."""
+        if tuple(resources) == self.resources:
+            return self
+        frame = self.frame.drop(DEMAND + name for name in self.resources if name not in resources)
+        places = [self.resources.index(name) for name in resources]
+        meta = replace(
+            self.meta,
+            resources=tuple(resources),
+            servers=tuple(replace(s, capacity=tuple(s.capacity[r] for r in places)) for s in self.meta.servers),
+        )
+        return Trace(frame, meta, self.name)
+
     def with_frame(self, frame: pl.DataFrame, note: str = "") -> Trace:
         """The same meaning for another table, with a note of what was done to it."""
         meta = replace(self.meta, notes=(*self.meta.notes, note)) if note else self.meta
@@ -222,6 +236,8 @@ def tidy(frame: pl.DataFrame, resources: tuple[str, ...]) -> pl.DataFrame:
 def read_trace(path: str | Path, columns: list[str] | None = None) -> Trace:
     """The trace in `path`; with `columns`, only those optional columns besides what every trace has."""
     path = Path(path)
+    if path.is_dir():
+        raise InputError("is a directory", where=str(path), remedy="give the trace in it")
     if not path.is_file():
         raise InputError("is not there", where=str(path), remedy="give a trace that `slotwise trace import` wrote")
     try:
@@ -254,7 +270,5 @@ def read_trace(path: str | Path, columns: list[str] | None = None) -> Trace:
 
 def write_trace(trace: Trace, path: str | Path) -> None:
     """Write `trace` as one Parquet file."""
-    try:
-        trace.frame.write_parquet(path, metadata={METADATA_KEY: trace.meta.to_json()})
-    except OSError as problem:
-        raise InputError(f"cannot be written ({problem.strerror or problem})", where=str(path)) from problem
+    with whole(path) as place:
+        trace.frame.write_parquet(place, metadata={METADATA_KEY: trace.meta.to_json()})

@@ -8,6 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from slotwise.looks.numbers import NONE, number
+from slotwise.looks.terminal import FOLDED, fit, plain
 from slotwise.workloads.traces.schema import Trace
 from slotwise.workloads.traces.summary import Summary
 from slotwise.workloads.typemaking import Typing
@@ -21,35 +23,20 @@ def duration_text(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
-def _number(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-
-
-def _table(*columns: str, title: str = "") -> Table:
-    table = Table(
-        box=None, pad_edge=False, title=title, title_justify="left", title_style="bold", padding=(0, 2, 0, 0)
-    )
-    for i, name in enumerate(columns):
-        table.add_column(name, justify="left" if i == 0 else "right", header_style="dim", no_wrap=True)
-    return table
-
-
 def _facts(summary: Summary) -> Table:
-    facts = _table("", "", title=f"{summary.name} ({summary.source})")
+    facts = plain("", "", title=f"{summary.name} ({summary.source})")
     facts.show_header = False
     facts.columns[1].justify, facts.columns[1].no_wrap = "left", False  # notes may be long
     facts.add_row("jobs", f"{summary.jobs:,}")
     facts.add_row("arrivals over", duration_text(summary.span))
-    facts.add_row("rate", f"{_number(summary.rate * 3600)} an hour")
+    facts.add_row("rate", f"{number(summary.rate * 3600)} an hour")
     facts.add_row(
         "between arrivals", f"{duration_text(summary.interarrival['mean'])}, cv {summary.interarrival['cv']:.3g}"
     )
     facts.add_row("different demands", f"{summary.shapes:,}")
     if summary.batches:
         b = summary.batches
-        facts.add_row("batches", f"{b['count']:,.0f}, {_number(b['mean'])} jobs each, at most {b['max']:,.0f}")
+        facts.add_row("batches", f"{b['count']:,.0f}, {number(b['mean'])} jobs each, at most {b['max']:,.0f}")
     if summary.tenants is not None:
         facts.add_row("tenants", f"{summary.tenants:,}")
     if summary.censored is not None:
@@ -68,31 +55,31 @@ def _facts(summary: Summary) -> Table:
 def summary_view(summary: Summary) -> RenderableType:
     """The whole summary."""
     units = [f"\n{summary.units.get(name, '')}" for name in summary.demand]
-    spread = _table(
+    spread = plain(
         "", "duration\n", *map("".join, zip(summary.demand, units, strict=True)), title="what jobs ask for"
     )
     for column in spread.columns[1:]:
         column.no_wrap, column.overflow = False, "fold"  # many resources on a narrow terminal
     for level in ("mean", "cv", "min", "p5", "p25", "p50", "p75", "p95", "p99", "max"):
         time = summary.duration[level]
-        demands = (_number(values[level]) for values in summary.demand.values())
-        spread.add_row(level, _number(time) if level == "cv" else duration_text(time), *demands)
-    load = _table("resource", "offered", "in servers", "mean in\nthe trace", "peak in\nthe trace", title="load")
+        demands = (number(values[level]) for values in summary.demand.values())
+        spread.add_row(level, number(time) if level == "cv" else duration_text(time), *demands)
+    load = plain("resource", "offered", "in servers", "mean in\nthe trace", "peak in\nthe trace", title="load")
     for name, value in summary.load.items():
         servers = summary.load_in_servers.get(name)
         seen = (summary.window or {}).get(name, {})
-        load.add_row(name, _number(value), _number(servers), _number(seen.get("mean")), _number(seen.get("peak")))
+        load.add_row(name, number(value), number(servers), number(seen.get("mean")), number(seen.get("peak")))
     told = (
         [Text(summary.window_words.replace("this capacity", "one server's capacity"))]
         if summary.window_words
         else []
     )
-    burst = _table("window", "dispersion", title="burstiness (1 is Poisson)")
+    burst = plain("window", "dispersion", title="burstiness (1 is Poisson)")
     for window, value in summary.burstiness["idc"].items():
-        burst.add_row(duration_text(float(window.removesuffix("s"))), _number(value))
-    burst.add_row("20 min: peak / mean", _number(summary.burstiness["peak_to_mean"]))
-    burst.add_row("20 min: correlation", _number(summary.burstiness["lag1_correlation"]))
-    shapes = _table("demand", "share", "mean duration", title="most frequent demands")
+        burst.add_row(duration_text(float(window.removesuffix("s"))), number(value))
+    burst.add_row("20 min: peak / mean", number(summary.burstiness["peak_to_mean"]))
+    burst.add_row("20 min: correlation", number(summary.burstiness["lag1_correlation"]))
+    shapes = plain("demand", "share", "mean duration", title="most frequent demands")
     for shape in summary.top_shapes:
         text = "  ".join(f"{n} {v:g}" for n, v in zip(summary.load, shape["demand"], strict=True))
         shapes.add_row(text, f"{shape['share']:.1%}", duration_text(shape["mean_duration"]))
@@ -100,36 +87,37 @@ def summary_view(summary: Summary) -> RenderableType:
     return Group(_facts(summary), gap, spread, gap, load, *told, gap, burst, gap, shapes)
 
 
-def types_view(typing: Typing, trace: Trace) -> RenderableType:
+def types_view(typing: Typing, trace: Trace, width: int = 80) -> RenderableType:
     """The types, what they hold, and what they waste."""
-    table = _table("type", "jobs", "share", "an hour", "mean\nduration", "in\nservice", title=f"{typing.method}")
-    table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"
+    table = plain("type", "jobs", "share", "an hour", "mean\nduration", "in\nservice", title=f"{typing.method}")
+    table.columns[0].min_width = FOLDED
     for row in typing.table(trace).iter_rows(named=True):
         table.add_row(
             row["type"],
             f"{row['jobs']:,}",
             f"{row['share']:.2%}",
-            _number(row["rate"] * 3600),
+            number(row["rate"] * 3600),
             duration_text(row["mean_duration"]),
-            _number(row["load"]),
+            number(row["load"]),
         )
-    waste = _table("resource", "asked", "reserved", "waste", title="load in servers, and what rounding adds")
+    waste = plain("resource", "asked", "reserved", "waste", title="load in servers, and what rounding adds")
     for name, asked in typing.asked.items():
-        waste.add_row(name, _number(asked), _number(typing.reserved[name]), f"{typing.waste[name]:.1%}")
+        waste.add_row(name, number(asked), number(typing.reserved[name]), f"{typing.waste[name]:.1%}")
     for name in ("total", "bottleneck"):
         fold = sum if name == "total" else max
         waste.add_row(
             name,
-            _number(fold(typing.asked.values())),
-            _number(fold(typing.reserved.values())),
+            number(fold(typing.asked.values())),
+            number(fold(typing.reserved.values())),
             f"{typing.waste[name]:.1%}",
         )
-    return Group(table, Text(""), waste)
+    left_out = fit(table, width, ("in service", "share", "an hour"))
+    return Group(table, *(Text(line, "dim") for line in left_out), Text(""), waste)
 
 
 def closeness_view(near: dict[str, Any]) -> RenderableType:
     """What `slotwise.workloads.profiles.closeness` found."""
-    table = _table("", "other / first", title="how close the other trace comes to the first")
+    table = plain("", "other / first", title="how close the other trace comes to the first")
     table.add_row("distance of the type mix (0 is equal)", f"{near['mix_distance']:.4f}")
     table.add_row("arrival rate", f"{near['rate_ratio']:.3f}")
     table.add_row("mean duration", f"{near['mean_duration_ratio']:.3f}")
@@ -138,6 +126,6 @@ def closeness_view(near: dict[str, Any]) -> RenderableType:
     for name, ratio in near["load_ratio"].items():
         table.add_row(f"offered load, {name}", f"{ratio:.3f}")
     for window, (first, other) in near["idc"].items():
-        ratio_text = f"{other / first:.3f}" if first and other else "-"
+        ratio_text = f"{other / first:.3f}" if first and other else NONE
         table.add_row(f"dispersion over {duration_text(float(window.removesuffix('s')))}", ratio_text)
     return table

@@ -1,8 +1,9 @@
 """Slurm's accounting: `sacct --allusers --parsable2 --format=JobID,User,Submit,Start,End,State,ReqCPUS,ReqMem,...`.
 
 Needed: JobID, Submit, Start, End, State, and CPUs and memory from AllocTRES or ReqTRES (which also have the GPUs),
-or from ReqCPUS, AllocCPUS or NCPUS and ReqMem. Steps (`123.batch`) are parts of their job and no jobs. A job that
-did not end as COMPLETED is censored; one that never started is left out.
+or from ReqCPUS, AllocCPUS or NCPUS and ReqMem. Steps (`123.batch`) are parts of their job and no jobs. A run that
+failed or was cancelled has ended; one that was cut short (TIMEOUT, NODE_FAIL, PREEMPTED, ...) or goes on is censored;
+a job that never started is left out. What becomes of jobs of several nodes: `multinode`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 import polars as pl
 
 from slotwise.errors import InputError
+from slotwise.workloads.traces import multinode
 from slotwise.workloads.traces.importing import Format, Intake, Reading
 from slotwise.workloads.traces.records import Field, read_records
 from slotwise.workloads.traces.schema import TraceMeta
@@ -23,7 +25,11 @@ from slotwise.workloads.traces.tables import Column
 SCALE = {"": 2.0**20, "K": 2.0**10, "M": 2.0**20, "G": 2.0**30, "T": 2.0**40, "P": 2.0**50}
 GIB = 2.0**30
 SIZE = re.compile(r"^([0-9]*\.?[0-9]+)([KMGTP]?)([cn]?)$")
+ENDED = ("COMPLETED", "FAILED", "CANCELLED", "OUT_OF_MEMORY")
 UNKNOWN = ["Unknown", "None", "N/A", "None assigned", ""]
+
+
+DEMANDS = ("demand.cpu", "demand.memory", "demand.gpu")
 
 
 def _text(name: str, *aliases: str, present: bool = False) -> Field:
@@ -56,8 +62,8 @@ def _bytes(text: str, cpus: float, nodes: float) -> float:
     return float(number) * SCALE[scale] * {"c": cpus, "n": max(nodes, 1.0), "": 1.0}[per]
 
 
-def demand_of(row: dict[str, str | None]) -> tuple[float, float, float]:
-    """(CPUs, GiB, GPUs) of one sacct record; ValueError says what is wrong with it."""
+def demand_of(row: dict[str, str | None]) -> tuple[float, float, float, float]:
+    """(CPUs, GiB, GPUs, nodes) of one sacct record; ValueError says what is wrong with it."""
     tres: dict[str, str] = {}
     for item in (row["AllocTRES"] or row["ReqTRES"] or "").split(","):
         key, _, value = item.partition("=")
@@ -70,7 +76,7 @@ def demand_of(row: dict[str, str | None]) -> tuple[float, float, float]:
         memory = _bytes(row["ReqMem"], cpus, nodes)
     else:
         memory = 0.0
-    demand = cpus, memory / GIB, float(tres.get("gres/gpu", 0))
+    demand = cpus, memory / GIB, float(tres.get("gres/gpu", 0)), nodes
     if not all(0 <= amount < math.inf for amount in demand):
         raise ValueError(f"it asks for {demand}")
     return demand
@@ -93,17 +99,19 @@ def _jobs(intake: Intake, path: Path) -> pl.DataFrame:
     jobs = intake.leave_out(jobs, pl.col("Start").is_null(), "jobs that never started")
     jobs = intake.bad.screen(jobs, pl.col("End") < pl.col("Start"), "finish before start", path)
     last = jobs.select(pl.max_horizontal(pl.col("End").max(), pl.col("Start").max())).item() or 0.0
+    if not intake.keep:
+        completed = pl.col("State").str.starts_with("COMPLETED") & pl.col("End").is_not_null()
+        jobs = intake.leave_out(jobs, ~completed, "jobs that did not complete")
+    state = pl.col("State").str.extract(r"^([A-Z_]+)")
     jobs = jobs.with_columns(
-        censored=~pl.col("State").str.starts_with("COMPLETED") | pl.col("End").is_null(),
+        censored=~state.is_in(ENDED) | pl.col("End").is_null(),
         End=pl.col("End").fill_null(last),
     )
-    if not intake.keep:
-        jobs = intake.leave_out(jobs, pl.col("censored"), "jobs that did not complete")
     return _with_demands(intake, jobs, path)
 
 
 def _with_demands(intake: Intake, jobs: pl.DataFrame, path: Path) -> pl.DataFrame:
-    demands: list[tuple[float, float, float] | None] = []
+    demands: list[tuple[float, float, float, float] | None] = []
     for row in jobs.iter_rows(named=True):
         try:
             demands.append(demand_of(row))
@@ -112,7 +120,7 @@ def _with_demands(intake: Intake, jobs: pl.DataFrame, path: Path) -> pl.DataFram
             demands.append(None)
     columns = {
         name: pl.Series(name, [d[i] if d else None for d in demands], dtype=pl.Float64)
-        for i, name in enumerate(("demand.cpu", "demand.memory", "demand.gpu"))
+        for i, name in enumerate((*DEMANDS, "nodes"))
     }
     return jobs.with_columns(**columns).filter(pl.col("demand.cpu").is_not_null())
 
@@ -129,8 +137,9 @@ def _chunks(frames: list[pl.DataFrame]) -> Iterator[pl.DataFrame]:
             .clip(-(2**31), 2**31 - 1)
             .cast(pl.Int32)
             .alias("priority"),
+            *([pl.col("batch")] if "batch" in jobs.columns else []),
             "censored",
-            pl.col("JobID").alias("id"),
+            "id",
         )
 
 
@@ -138,6 +147,8 @@ def read(intake: Intake) -> Reading:
     frames = [_jobs(intake, path) for path in intake.paths if not path.is_dir()]
     if len(frames) < len(intake.paths):
         raise InputError("give files that sacct wrote", where=str(next(p for p in intake.paths if p.is_dir())))
+    jobs = pl.concat(frames, how="vertical_relaxed").rename({"JobID": "id"})
+    frames = [multinode.treat(intake, jobs, DEMANDS)]
     with_gpu = any(frame["demand.gpu"].sum() > 0 for frame in frames)
     meta = TraceMeta(
         source="slurm",
@@ -148,4 +159,4 @@ def read(intake: Intake) -> Reading:
     return Reading(meta, _chunks(frames))
 
 
-FORMAT = Format("slurm", "Slurm accounting: sacct --parsable2 output with its header", read)
+FORMAT = Format("slurm", "Slurm accounting: sacct --parsable2 output with its header", read, options=("nodes",))

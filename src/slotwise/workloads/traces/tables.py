@@ -22,15 +22,24 @@ from slotwise.errors import InputError
 
 BLOCK = 32 << 20
 GZIP_MAGIC = b"\x1f\x8b"
+BOM = b"\xef\xbb\xbf"
 CUT = ("truncated gzip", "damaged gzip")
 READ_ON = "give --skip-bad to count and skip such rows"
 
 
-class BadRows:
-    """What to do with a bad row: refuse the import (the default), or count it by kind and read on."""
+class BadRowError(InputError):
+    """A row that is refused, where reading on without it is possible."""
 
-    def __init__(self, skip: bool = False) -> None:
+
+class BadRows:
+    """What to do with a bad row: refuse the import (the default), or count it by kind and read on.
+
+    With `most`, files are read up to so many bytes: enough to see whether anything good is in them.
+    """
+
+    def __init__(self, skip: bool = False, most: int | None = None) -> None:
         self.skip = skip
+        self.most = most
         self.counts: Counter[str] = Counter()
         self.first: dict[str, str] = {}
 
@@ -38,9 +47,13 @@ class BadRows:
         where = f"{path}:{line}" if line is not None else str(path)
         what = f"{kind} ({detail})" if detail else kind
         if not self.skip:
-            raise InputError(what, where=where, remedy=READ_ON)
+            raise BadRowError(what, where=where, remedy=READ_ON)
         self.counts[kind] += count
         self.first.setdefault(kind, f"{where}: {what}")
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
 
     def screen(
         self, frame: pl.DataFrame, bad: pl.Expr, kind: str, path: str | Path | Sequence[Path], unit: str = "line"
@@ -131,6 +144,17 @@ def _plain(raw: IO[bytes], advance: Callable[[int], None]) -> Iterator[bytes]:
         yield piece
 
 
+def _first(pieces: Iterator[bytes], most: int) -> Iterator[bytes]:
+    """Whole lines of the first `most` bytes."""
+    held = b""
+    for piece in pieces:
+        held += piece
+        if len(held) >= most:
+            yield held[: held.rfind(b"\n", 0, most) + 1 or most]
+            return
+    yield held
+
+
 def blocks(
     path: Path, bad: BadRows, advance: Callable[[int], None] = lambda _: None, size: int = BLOCK
 ) -> Iterator[tuple[int, bytes]]:
@@ -141,10 +165,11 @@ def blocks(
     cuts = sum(bad.counts[kind] for kind in CUT)
     try:
         with path.open("rb") as raw:
-            packed = raw.read(2) == GZIP_MAGIC
-            raw.seek(0)
+            packed = (head := raw.read(3))[:2] == GZIP_MAGIC
+            raw.seek(len(BOM) if head == BOM else 0)
             length = 0
-            for piece in _inflate(raw, path, bad, advance) if packed else _plain(raw, advance):
+            pieces = _inflate(raw, path, bad, advance) if packed else _plain(raw, advance)
+            for piece in pieces if bad.most is None else _first(pieces, bad.most):
                 held.append(piece)
                 length += len(piece)
                 if length >= size:

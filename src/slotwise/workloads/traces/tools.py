@@ -4,6 +4,7 @@ did.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -143,6 +144,12 @@ def _safe(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "_", text)[:40]
 
 
+def _floor3(value: float) -> float:
+    """Three digits, rounded down: a number that may be typed in and is not too large."""
+    digits = 10.0 ** (math.floor(math.log10(value)) - 2)
+    return math.floor(value / digits) * digits
+
+
 def bootstrap(trace: Trace, jobs: int, *, seed: int = 1, block: float = BLOCK_SECONDS) -> Trace:
     """A longer (or another) trace of `jobs` jobs: stretches of `block` seconds of the real one, drawn with
     replacement and laid end to end (the moving-block bootstrap). Within a stretch every job, batch and burst is as
@@ -151,7 +158,13 @@ def bootstrap(trace: Trace, jobs: int, *, seed: int = 1, block: float = BLOCK_SE
     if jobs < 1:
         raise InputError(f"{jobs} jobs", remedy="ask for 1 or more")
     if not 0 < block <= max(trace.span, 0.0):
-        raise InputError(f"blocks of {block:g} s", where=trace.name, remedy=f"use up to {trace.span:g} s")
+        raise InputError(
+            f"blocks of {block:g} s in a trace of {trace.span:g} s",
+            where=trace.name,
+            remedy=f"give --block with up to {_floor3(trace.span):g}"
+            if trace.span > 0
+            else "it has arrivals at one moment only",
+        )
     rng = np.random.default_rng(seed)
     arrival = trace.arrival - trace.arrival[0]
     cycle = trace.span * (1 + 1 / max(len(trace) - 1, 1))  # the last arrival and the first do not fall together

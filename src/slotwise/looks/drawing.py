@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -21,10 +23,12 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from numpy.typing import ArrayLike, NDArray
 
-from slotwise.report.palette import INK, RULE, SOFT, VERMILION, Style, style_of
+from slotwise.errors import InputError
+from slotwise.files import whole
+from slotwise.looks.palette import INK, RULE, SOFT, VERMILION, Style, style_of
 
-WIDTH, HEIGHT = 4.7, 3.15
-"""inches; a panel's width of 4.7 inches shown on 330 points keeps its labels above 6 points"""
+WIDTH, HEIGHT, WIDE = 4.7, 3.15, 9.6
+"""inches; a panel's width of 4.7 inches shown on 330 points keeps its labels above 6 points; a wide one is for screens that have the room"""
 FLOOR = 5e-4
 """logarithmic axes of queues and waits begin no lower: a queue of less than a thousandth of a job is none"""
 FAR = 8.0
@@ -55,20 +59,54 @@ class Series:
     """where the queue was found to grow without bound: drawn as an open marker"""
 
 
+class Picture(Figure):
+    """A figure that a notebook shows by itself."""
+
+    def _repr_svg_(self) -> str:
+        return svg_of(self, f"picture-{id(self):x}")
+
+
 @contextmanager
-def panel(height: float = HEIGHT) -> Iterator[tuple[Figure, Axes]]:
+def panel(height: float = HEIGHT, wide: bool = False) -> Iterator[tuple[Figure, Axes]]:
     """An empty panel in the house style."""
-    with matplotlib.rc_context(_RC):
-        figure = Figure(
-            figsize=(WIDTH, height), layout=ConstrainedLayoutEngine(h_pad=0.05, w_pad=0.05), facecolor="white"
-        )
-        axes = figure.add_subplot()
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.spines[["left", "bottom"]].set_color(SOFT)
-        axes.tick_params(colors=INK, length=3, which="both")
-        axes.grid(color=RULE, linewidth=0.7)
-        axes.set_axisbelow(True)
+    with panels(1, height, WIDE if wide else WIDTH) as (figure, (axes,)):
         yield figure, axes
+
+
+@contextmanager
+def panels(count: int, height: float = HEIGHT, width: float = WIDTH) -> Iterator[tuple[Picture, list[Axes]]]:
+    """Empty panels side by side."""
+    with matplotlib.rc_context(_RC):
+        layout = ConstrainedLayoutEngine(h_pad=0.05, w_pad=0.05)
+        figure = Picture(figsize=(count * width, height), layout=layout, facecolor="white")
+        found = [figure.add_subplot(1, count, n + 1) for n in range(count)]
+        for axes in found:
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.spines[["left", "bottom"]].set_color(SOFT)
+            axes.tick_params(colors=INK, length=3, which="both")
+            axes.grid(color=RULE, linewidth=0.7)
+            axes.set_axisbelow(True)
+        yield figure, found
+
+
+SAVED: dict[str, dict[str, Any]] = {".svg": {"Date": None}, ".png": {}, ".pdf": {"CreationDate": None}}
+
+
+def check_picture(path: str | Path) -> None:
+    """Whether a picture can have this name."""
+    if Path(path).suffix.lower() not in SAVED:
+        raise InputError(
+            f"{Path(path).suffix or 'no ending'!r} is no picture format",
+            where=str(path),
+            remedy="use .svg, .png or .pdf",
+        )
+
+
+def save_figure(figure: Figure, path: str | Path) -> None:
+    """Write a figure without the moment of its making, so that equal figures give equal files."""
+    check_picture(path)
+    with matplotlib.rc_context({"svg.hashsalt": "slotwise"}), whole(path) as place:
+        figure.savefig(place, dpi=160, metadata=SAVED[Path(path).suffix.lower()])
 
 
 def svg_of(figure: Figure, identity: str) -> str:
@@ -101,26 +139,47 @@ def lines(
     ticks: Sequence[float] | None = None,
     markers: bool = True,
     height: float = HEIGHT,
+    wide: bool = False,
+    floor: float = FLOOR,
 ) -> str:
     """Means over a parameter, with confidence bands."""
-    with panel(height) as (figure, axes):
-        for one in series:
-            _line(axes, one, style_of(one.policy), markers)
-        if log:
-            _log_axis(axes, series)
-        else:
-            axes.set_ylim(bottom=0)
-            axes.yaxis.set_major_locator(MaxNLocator(nbins=6))
-            axes.yaxis.set_major_formatter(FuncFormatter(plain_number))
-        if log_x:
-            axes.set_xscale("log")
-        if ticks is not None:
-            axes.xaxis.set_major_locator(FixedLocator(list(ticks)))
-            axes.xaxis.set_minor_locator(FixedLocator([]))
-        axes.xaxis.set_major_formatter(FuncFormatter(plain_number))
-        axes.set_xlabel(x, color=INK)
-        axes.set_ylabel(y, color=INK)
+    with panel(height, wide) as (figure, axes):
+        draw_lines(axes, series, x=x, y=y, log=log, log_x=log_x, ticks=ticks, markers=markers, floor=floor)
         return svg_of(figure, identity)
+
+
+def draw_lines(
+    axes: Axes,
+    series: Sequence[Series],
+    *,
+    x: str,
+    y: str,
+    log: bool = True,
+    log_x: bool = False,
+    ticks: Sequence[float] | None = None,
+    markers: bool = True,
+    floor: float = FLOOR,
+) -> None:
+    """`lines` on axes that are there."""
+    for one in series:
+        _line(axes, one, style_of(one.policy), markers)
+    if log:
+        _log_axis(axes, series, floor)
+    else:
+        axes.set_ylim(bottom=0)
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=6))
+        axes.yaxis.set_major_formatter(FuncFormatter(plain_number))
+    if log_x:
+        axes.set_xscale("log")
+        far = [float(v) for one in series for v in one.x if v > 0]
+        if far:
+            axes.set_xlim(min(far), max(far) * 1.08)
+    if ticks is not None:
+        axes.xaxis.set_major_locator(FixedLocator(list(ticks)))
+        axes.xaxis.set_minor_locator(FixedLocator([]))
+    axes.xaxis.set_major_formatter(FuncFormatter(plain_number))
+    axes.set_xlabel(x, color=INK)
+    axes.set_ylabel(y, color=INK)
 
 
 def _line(axes: Axes, one: Series, style: Style, markers: bool) -> None:
@@ -147,12 +206,12 @@ def _line(axes: Axes, one: Series, style: Style, markers: bool) -> None:
             )
 
 
-def _log_axis(axes: Axes, series: Sequence[Series]) -> None:
+def _log_axis(axes: Axes, series: Sequence[Series], floor: float) -> None:
     shown = [v for one in series for v in one.mean if v is not None and v > 0]
     tops = [v for one in series for v in one.high if v is not None and v > 0]
     axes.set_yscale("log")
     if shown:
-        axes.set_ylim(max(FLOOR, min(shown) / 1.8), max([*shown, *tops]) * 1.5)
+        axes.set_ylim(max(floor, min(shown) / 1.8), max([*shown, *tops]) * 1.5)
     axes.yaxis.set_major_locator(LogLocator(numticks=8))
     axes.yaxis.set_minor_locator(LogLocator(subs=(2.0, 5.0), numticks=8))
     axes.yaxis.set_major_formatter(FuncFormatter(plain_number))
@@ -166,7 +225,16 @@ def plain_number(value: float, _: object = None) -> str:
         return "0"
     if abs(value) >= 1e6:
         return f"{value / 1e6:g} M"
+    if abs(value) < 1e-4:
+        return f"{value:.10f}".rstrip("0") if abs(value) >= 1e-7 else f"{value:.0e}"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def plain_axes(axes: Axes) -> None:
+    """Plain numbers on both axes."""
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(nbins=6))
+        axis.set_major_formatter(FuncFormatter(plain_number))
 
 
 def curves(
@@ -177,75 +245,112 @@ def curves(
     y: str = "waiting jobs",
     marks: Sequence[float] = (),
     height: float = HEIGHT,
+    wide: bool = False,
+    top: float | None = None,
 ) -> str:
-    """Time series of policies: (policy, time, value); a vertical line at each of the `marks`."""
-    with panel(height) as (figure, axes):
-        for moment in marks:
-            axes.axvline(moment, color=VERMILION, linewidth=1.2, alpha=0.55)
-        for policy, time, value in parts:
-            style = style_of(policy)
-            axes.plot(
-                time,
-                value,
-                color=style.colour,
-                linewidth=1.1,
-                linestyle=style.line,
-            )
-        axes.set_xlim(left=0, right=max((max(time) for _, time, _ in parts), default=1))
-        axes.set_ylim(bottom=0)
-        axes.yaxis.set_major_formatter(FuncFormatter(plain_number))
-        axes.xaxis.set_major_formatter(FuncFormatter(plain_number))
-        axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
-        axes.set_xlabel(x, color=INK)
-        axes.set_ylabel(y, color=INK)
+    """Time series of policies: (policy, time, value); a vertical line at each of the `marks`; `top` is the end of the axis."""
+    with panel(height, wide) as (figure, axes):
+        draw_curves(axes, parts, x=x, y=y, marks=marks, top=top)
         return svg_of(figure, identity)
 
 
+def draw_curves(
+    axes: Axes,
+    parts: Sequence[tuple[str, NDArray[np.float64], NDArray[np.float64]]],
+    *,
+    x: str,
+    y: str = "waiting jobs",
+    marks: Sequence[float] = (),
+    top: float | None = None,
+) -> None:
+    """`curves` on axes that are there."""
+    for moment in marks:
+        axes.axvline(moment, color=VERMILION, linewidth=1.2, alpha=0.55)
+    for policy, time, value in parts:
+        style = style_of(policy)
+        axes.plot(time, value, color=style.colour, linewidth=1.1, linestyle=style.line)
+    axes.set_xlim(left=0, right=max((max(time) for _, time, _ in parts), default=1))
+    axes.set_ylim(bottom=0)
+    if top is not None and top > 0:
+        axes.set_ylim(0, 1.05 * top)
+    axes.yaxis.set_major_formatter(FuncFormatter(plain_number))
+    axes.xaxis.set_major_formatter(FuncFormatter(plain_number))
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
+    axes.set_xlabel(x, color=INK)
+    axes.set_ylabel(y, color=INK)
+
+
+Row = tuple[str, str, float, float | None, float | None]
+"""(label, policy, mean, low, high)"""
+
+
 def dots(
-    rows: Sequence[tuple[str, str, float, float | None, float | None]],
+    rows: Sequence[Row],
     identity: str,
     *,
     x: str = "mean queue size (jobs)",
     log: bool | None = None,
+    wide: bool = False,
 ) -> str:
     """A row for each (label, policy, mean, low, high): a dot with its interval; labels stand above their row.
 
     The scale is logarithmic where the means are far apart, or as `log` says.
     """
+    with panel(0.75 + 0.4 * len(rows), wide) as (figure, axes):
+        draw_dots(axes, rows, x=x, log=log)
+        return svg_of(figure, identity)
+
+
+def draw_dots(
+    axes: Axes, rows: Sequence[Row], *, x: str = "mean queue size (jobs)", log: bool | None = None
+) -> None:
+    """`dots` on axes that are there. No bar reaches beyond the axis: one that goes on below it ends in an arrow."""
     shown = [row[2] for row in rows if row[2] > 0]
     tops = [*shown, *(row[4] for row in rows if row[4] is not None)]
     log = bool(shown) and (max(shown) > FAR * min(shown) if log is None else log)
-    with panel(0.75 + 0.4 * len(rows)) as (figure, axes):
-        for at, (label, policy, mean, low, high) in enumerate(rows):
-            style = style_of(policy)
-            if low is not None and high is not None:
-                axes.plot([max(low, 1e-9), high], [at, at], color=style.colour, linewidth=3, alpha=0.35, zorder=2)
-            axes.plot([mean], [at], marker=style.marker or "o", color=style.colour, markersize=5.5, zorder=3)
-            axes.annotate(
-                label,
-                (0, at),
-                xycoords=("axes fraction", "data"),
-                xytext=(3, 6),
-                textcoords="offset points",
-                fontsize=9.5,
-                color=INK,
-                va="bottom",
+    lows = [max(row[3], row[2] / 30) for row in rows if row[2] > 0 and row[3] is not None]
+    left = min([*shown, *lows], default=0.0) / 1.4 if log else 0.0
+    for at, (label, policy, mean, low, high) in enumerate(rows):
+        style = style_of(policy)
+        if low is not None and high is not None:
+            begin = max(low, left * 1.04)
+            axes.plot(
+                [begin, high],
+                [at, at],
+                color=style.colour,
+                linewidth=3,
+                alpha=0.35,
+                zorder=2,
+                solid_capstyle="butt",
             )
-        axes.set_ylim(len(rows) - 0.55, -0.9)
-        axes.set_yticks([])
-        axes.spines["left"].set_visible(False)
-        if log:
-            axes.set_xscale("log")
-            axes.set_xlim(min(shown) / 2.2, max(tops) * 1.6)
-            axes.xaxis.set_major_locator(LogLocator(numticks=7))
-            axes.xaxis.set_minor_formatter(NullFormatter())
-        else:
-            axes.set_xlim(left=0)
-            axes.xaxis.set_major_locator(MaxNLocator(nbins=6))
-        axes.xaxis.set_major_formatter(FuncFormatter(plain_number))
-        axes.grid(visible=False, axis="y")
-        axes.set_xlabel(x, color=INK)
-        return svg_of(figure, identity)
+            if low < begin:
+                axes.plot([begin], [at], marker=8, color=style.colour, markersize=6, alpha=0.6, zorder=2)
+        if mean >= left and (mean > 0 or not log):
+            axes.plot([mean], [at], marker=style.marker or "o", color=style.colour, markersize=5.5, zorder=3)
+        axes.annotate(
+            label if mean > 0 or not log else f"{label}: {mean:g}",
+            (0, at),
+            xycoords=("axes fraction", "data"),
+            xytext=(3, 6),
+            textcoords="offset points",
+            fontsize=9.5,
+            color=INK,
+            va="bottom",
+        )
+    axes.set_ylim(len(rows) - 0.55, -0.9)
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    if log:
+        axes.set_xscale("log")
+        axes.set_xlim(left, max(tops) * 1.25)
+        axes.xaxis.set_major_locator(LogLocator(numticks=7))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    else:
+        axes.set_xlim(0, 1.06 * max(tops, default=1.0) or 1.0)
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=6))
+    axes.xaxis.set_major_formatter(FuncFormatter(plain_number))
+    axes.grid(visible=False, axis="y")
+    axes.set_xlabel(x, color=INK)
 
 
 def bars_over_time(

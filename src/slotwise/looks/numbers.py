@@ -1,0 +1,76 @@
+"""Numbers as people read them, the same in tables on the terminal, in notebooks and on report pages."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+NONE = "–"
+"""where there is no figure"""
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """`digits` that matter below a thousand, whole numbers with commas above."""
+    if value is None or value != value:
+        return NONE
+    if value == 0:
+        return "0"
+    if abs(value) == float("inf"):
+        return "unbounded" if value > 0 else "–∞"
+    size = abs(value)
+    if size >= 1000:
+        return f"{value:,.0f}" if size < 1e15 else f"{value:.3g}"
+    if size >= 10.0 ** (1 - digits):
+        return f"{value:.{digits}g}"
+    return f"{value:.2g}" if size >= 1e-4 else f"{value:.1e}"
+
+
+def brief(value: float | None) -> str:
+    """Three digits that matter: for pages and sentences."""
+    return number(value, 3)
+
+
+def measured(value: float | None, digits: int = 4) -> str:
+    """A wait: infinite where so many still wait that it is not known yet."""
+    return "not known" if value == math.inf else number(value, digits)
+
+
+def cell(value: Any) -> str:
+    """Text as it is; numbers with three digits that matter; a dash where there is nothing."""
+    if value is None:
+        return NONE
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return brief(value)
+    return str(value)
+
+
+def with_band(mean: float | None, low: float | None, high: float | None) -> str:
+    """12.3 ± 0.4"""
+    if mean is None or low is None or high is None or not math.isfinite(high - low):
+        return measured(mean, 3)
+    half = (high - low) / 2
+    return f"{brief(mean)} ± {brief(half) if half >= 100 or half == 0 else f'{half:.2g}'}"
+
+
+def printable(text: str) -> str:
+    """`text` with control characters written out, so that a name from a file cannot drive a terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
+def finite(value: Any) -> Any:
+    """The same data with None for what JSON has no number for."""
+    if isinstance(value, dict):
+        return {key: finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def as_json(value: Any) -> str:
+    """How every command prints JSON."""
+    return json.dumps(finite(value), indent=2)
