@@ -6,6 +6,7 @@ import re
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import slotwise
@@ -95,6 +96,16 @@ def test_tails_reach_the_longest_wait(comparison: slotwise.Comparison) -> None:
         assert times[-1] == result.wait["max"]
         assert times == sorted(times)
         assert all(a >= b > 0 for a, b in pairwise(shares))
+
+
+def test_who_still_waits_is_in_the_tail(comparison: slotwise.Comparison) -> None:
+    """Of all jobs 5 % wait longer than the 95th percentile, also where some have not started."""
+    grown = [result for result in comparison if sum(result.still_waiting.values())]
+    assert grown
+    for result in grown:
+        times, shares = tail(result)
+        for name, share in (("p50", 0.5), ("p95", 0.05)):
+            assert np.interp(result.wait[name] or 0.0, times, shares) == pytest.approx(share, rel=0.05)
 
 
 def test_bars_stay_inside_the_axis() -> None:

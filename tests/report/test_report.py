@@ -13,7 +13,7 @@ import pytest
 
 from slotwise.errors import InputError
 from slotwise.looks.drawing import Series, curves, dots, lines, plain_number
-from slotwise.looks.numbers import brief, cell, with_band
+from slotwise.looks.numbers import brief, cell, measured, with_band
 from slotwise.looks.palette import STYLES, style_of
 from slotwise.report.blocks import Claims, Figure, Page, Panel, Prose, Section, Table
 from slotwise.report.claims import Claim, Standing
@@ -151,6 +151,9 @@ def test_numbers() -> None:
     ]
     assert with_band(12.3, 11.3, 13.3) == "12.3 ± 1"
     assert with_band(12.3, None, None) == "12.3"
+    assert with_band(72.7, 13.0, 408.0) == "72.7 [13, 408]"
+    assert with_band(12.3, 11.3, float("inf")) == "12.3"
+    assert [measured(x) for x in (12.345, None, float("inf"))] == ["12.35", "–", "not known"]
     assert [cell(x) for x in (True, 1200, "text", None)] == ["yes", "1,200", "text", "–"]
     assert [plain_number(x) for x in (0, 1000, 2_000_000, 0.125)] == ["0", "1,000", "2 M", "0.125"]
 

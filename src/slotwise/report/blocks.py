@@ -54,7 +54,7 @@ class Cell:
         return self.text
 
 
-_FIGURE = re.compile(r"^[-–+≥<\d][\d.,%±∞eE+\- –]*$|^–$|^unbounded$|^not known$|^$")
+_FIGURE = re.compile(r"^[-–+≥<\d][\d.,%±∞eE+\- –\[\]]*$|^–$|^unbounded$|^not known$|^$")
 
 
 @dataclass(frozen=True, eq=False)
