@@ -13,6 +13,7 @@ from slotwise.cli.main import main
 from slotwise.errors import InputError
 from slotwise.experiments import compiling
 from slotwise.experiments import reproduce as module
+from slotwise.experiments.beyond import KNOBS
 from slotwise.experiments.examples import swings
 from slotwise.experiments.experiment import Order
 from slotwise.experiments.points import Points
@@ -21,6 +22,7 @@ from slotwise.experiments.settings import FULL, SHOWN, Scale, changed, table1
 from slotwise.experiments.sweep import Cell, sweep
 from slotwise.experiments.traces import offered_load, scenario_of, srpt_bound, window_of
 from slotwise.report.blocks import Figure, Section
+from slotwise.scheduling.policies import make_policy
 from slotwise.simulation import ahead
 from slotwise.simulation.simulate import simulate
 from slotwise.workloads.generators import google_like
@@ -112,6 +114,12 @@ def test_each_experiment_in_small(name: str) -> None:
     assert figures
     assert all(panel.alt and panel.svg.startswith("<svg") for figure in figures for panel in figure.panels)
     assert all(block.data.height > 0 for block in figures)
+
+
+def test_one_of_the_values_tried_is_the_default() -> None:
+    usual = make_policy("algorithm1").options
+    for knob, (_, values) in KNOBS.items():
+        assert values.count(getattr(usual, knob)) == 1, knob
 
 
 def test_google_bound_is_below_every_policy() -> None:
