@@ -18,7 +18,9 @@ QUICK = ["--set", "run.events=3000", "--set", "run.replications=3"]
 
 NUMBER = (int, float)
 INTERVAL = {"mean": float, "ci95": [float, float]}
-WAIT = {"mean": float, "p50": float, "p95": float, "p99": float, "max": float}
+QUANTILE = float | None
+"""null where so many still wait that it is not known yet"""
+WAIT = {"mean": float, "p50": QUANTILE, "p95": QUANTILE, "p99": QUANTILE, "max": float}
 CONTRACT: dict[str, Any] = {
     "policy": str,
     "replications": int,
