@@ -53,11 +53,11 @@ def store_of(policy: Policy) -> Store:
     )
 
 
-def state_of(policy: Policy) -> Any:
-    """Its state, as if there were many servers and the queues very long."""
-    state: Any = store_of(policy).state
-    state.n_servers, state.n_waiting = SERVERS, ENDLESS
-    return state
+def busy_store_of(policy: Policy) -> Any:
+    """The same as if there were many servers and the queues very long. The store owns the state: who looks at that keeps it."""
+    store: Any = store_of(policy)
+    store.state.n_servers, store.state.n_waiting = SERVERS, ENDLESS
+    return store
 
 
 def test_who_stalls_says_how() -> None:
@@ -77,7 +77,8 @@ def test_claims_are_what_the_kernels_do(name: str) -> None:
         policy = make_policy(name, solver="greedy", **options)
         claim = policy.claim()
         assert isinstance(claim, MaxWeight)
-        state, share = state_of(policy), claim.stall_share
+        store, share = busy_store_of(policy), claim.stall_share
+        state = store.state
         free = 0.0 if share == 0 else claim.beta
         assert slots.beta(state) == pytest.approx(free), options
         for stalled in (0, 1, 2, 3, 19, 20, 21, 99, 100, 101, 199, 200):

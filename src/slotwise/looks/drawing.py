@@ -207,8 +207,9 @@ def _line(axes: Axes, one: Series, style: Style, markers: bool) -> None:
 
 
 def _log_axis(axes: Axes, series: Sequence[Series], floor: float) -> None:
-    shown = [v for one in series for v in one.mean if v is not None and v > 0]
-    tops = [v for one in series for v in one.high if v is not None and v > 0]
+    # a figure that is not known yet is infinite, and is not drawn
+    shown = [v for one in series for v in one.mean if v is not None and 0 < v < np.inf]
+    tops = [v for one in series for v in one.high if v is not None and 0 < v < np.inf]
     axes.set_yscale("log")
     if shown:
         axes.set_ylim(max(floor, min(shown) / 1.8), max([*shown, *tops]) * 1.5)
