@@ -48,7 +48,7 @@ def test_import_maps_columns(tmp_path: Path) -> None:
 def test_summary_in_words_in_json_and_as_a_figure(small: Trace, tmp_path: Path) -> None:
     write_trace(small, tmp_path / "small.parquet")
     words = run("summary", tmp_path / "small.parquet", "--figure", tmp_path / "small.svg")
-    assert "offered" in words
+    assert all(heading in words for heading in ("offered", "in servers", "peak in"))
     assert "burstiness" in words
     assert (tmp_path / "small.svg").stat().st_size > 1000
     facts = json.loads(run("summary", tmp_path / "small.parquet", "--json", "--capacity", "cpu=2"))
