@@ -15,7 +15,7 @@ from slotwise.scheduling.learnt import Names
 from slotwise.scheduling.policy import Policy
 from slotwise.scheduling.register import Register
 from slotwise.scheduling.situation import STATUSES, PolicyState, RunningTable, ServerTable, Situation, WaitingTable
-from slotwise.scheduling.state import CLASS, MODE, QUEUE, SERVER, STATUS, TYPE, WAITING
+from slotwise.scheduling.state import CLASS, HEAD, MODE, NEXT, QUEUE, SERVER, STATUS, TYPE, WAITING
 from slotwise.scheduling.store import Store
 
 I8 = NDArray[np.int64]
@@ -78,11 +78,11 @@ def in_queue_order(store: Store, jobs: I8) -> I8:
     if not store.state.own_queues:
         return sequence  # within a type who came first is before the others
     rank = np.zeros(store.state.max_jobs, np.int64)
-    for head in store.arrays["queues"][:, 1].tolist():
+    for head in store.arrays["queues"][:, HEAD].tolist():
         place = 0
         while head >= 0:
             rank[head] = place
-            place, head = place + 1, int(store.arrays["jobs"][head, 2])
+            place, head = place + 1, int(store.arrays["jobs"][head, NEXT])
     return rank[jobs]
 
 
