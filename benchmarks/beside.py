@@ -1,7 +1,8 @@
 """This tree beside an earlier commit, in one run: `python -m benchmarks.beside COMMIT [NAME]...`.
 
-Each has a process of its own that measures one row after the other, in short turns taken in turn, so that whatever else the machine does
-meets both alike. Of each row the least time of all turns counts: others only ever slow things down. Only what both
+Each has a process of its own, and the two take short turns, so that whatever else the machine does meets both alike. Of a process the
+least time of its turns counts: others only ever slow things down. Where a process has its memory and code makes a difference of up
+to 20 % that stays until it ends, so a row has several pairs of processes, and the median over them counts. Only what both
 versions offer is called: `slotwise.simulate` and the verbs of `Scheduler`; `apply`, where a version has it, is held against the verbs
 of one that has not. A ratio above 1 says that this tree is slower.
 """
@@ -22,7 +23,8 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
-TURNS = 14
+PAIRS = 5
+TURNS = 5
 LIMIT = 1.05
 APPLY_LIMIT = 1.15
 
@@ -148,21 +150,27 @@ def sources_of(commit: str) -> Path:
     return tree / "src"
 
 
-def compare(commit: str, names: list[str], turns: int) -> int:
+def measure_pair(sources: tuple[Path, Path], name: str, turns: int) -> list[float]:
+    """The least time of each of two new processes that take turns."""
+    workers = [Worker(source) for source in sources]
+    for worker in workers:
+        worker.measure(name)
+    times = [[worker.measure(name) for worker in workers] for _ in range(turns)]
+    for worker in workers:
+        worker.close()
+    return [min(column) for column in zip(*times, strict=True)]
+
+
+def compare(commit: str, names: list[str], pairs: int, turns: int) -> int:
     """A line for each row; 1 where one is slower than it may be."""
-    before, missed = sources_of(commit), 0
+    sources, missed = (sources_of(commit), ROOT / "src"), 0
     for name in names:
-        # new processes for each row, after others have compiled what it needs: who compiles has each kernel on a page of its own,
-        # and runs a fifth slower than who finds all of them in the cache
-        for source in (before, ROOT / "src"):
+        # who compiles has each kernel on a page of its own, and runs a fifth slower than who finds all of them in the cache
+        for source in sources:
             first = Worker(source)
             first.measure(name)
             first.close()
-        workers = Worker(before), Worker(ROOT / "src")
-        for worker in workers:
-            worker.measure(name)
-        times = [[worker.measure(name) for worker in workers] for _ in range(turns)]
-        then, now = np.min(times, axis=0)
+        then, now = np.median([measure_pair(sources, name, turns) for _ in range(pairs)], axis=0)
         limit = APPLY_LIMIT if name.startswith("from Python") else LIMIT
         missed += now / then > limit
         verdict = "" if now / then <= limit else f"  more than {limit}"
@@ -170,8 +178,7 @@ def compare(commit: str, names: list[str], turns: int) -> int:
             f"{name:45} {now / then:6.3f}   {then * 1e9:9.0f} ns before, {now * 1e9:9.0f} ns now{verdict}",
             flush=True,
         )
-        for worker in workers:
-            worker.close()
+    print(f"{missed} of {len(names)} rows are slower than they may be")
     return int(missed > 0)
 
 
@@ -180,7 +187,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.beside", description=__doc__)
     parser.add_argument("commit", nargs="?", help="the commit to compare with")
     parser.add_argument("names", nargs="*", metavar="NAME", help="rows whose names contain this")
-    parser.add_argument("--turns", type=int, default=TURNS)
+    parser.add_argument("--pairs", type=int, default=PAIRS, help="pairs of processes for each row")
+    parser.add_argument("--turns", type=int, default=TURNS, help="turns of each process")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.worker:
@@ -189,7 +197,7 @@ def main() -> int:
     if given.commit is None:
         parser.error("say which commit to compare with")
     names = [name for name in rows() if not given.names or any(part in name for part in given.names)]
-    return compare(given.commit, names, given.turns)
+    return compare(given.commit, names, given.pairs, given.turns)
 
 
 if __name__ == "__main__":
