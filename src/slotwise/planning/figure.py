@@ -37,13 +37,13 @@ def draw(found: Tradeoff, path: str | Path) -> None:
                 shown += proven
                 x = [setting.share or 0.0 for setting in some]
                 intervals = [setting.result.mean_queue for setting in some]
-                halves = [interval.half_width or 0.0 for interval in intervals]
                 # on a log scale what reaches 0 would reach down for ever
-                below = [min(half, 0.8 * one.mean) for half, one in zip(halves, intervals, strict=True)]
+                below = [min(one.mean - (one.low or one.mean), 0.8 * one.mean) for one in intervals]
+                above = [(one.high or one.mean) - one.mean for one in intervals]
                 axes.errorbar(
                     x,
                     [interval.mean for interval in intervals],
-                    yerr=[below, halves],
+                    yerr=[below, above],
                     color=colour,
                     marker=marker,
                     markerfacecolor=colour if proven else "white",
