@@ -6,7 +6,6 @@ The loop is stopped after each event; what has happened is read off its state an
 from __future__ import annotations
 
 from decimal import Decimal
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from slotwise._kernel import JIT
 from slotwise.model import Scenario, parse_scenario
 from slotwise.scheduling import Complete, Drain, Fail, Join, Scheduler, Submit, Tick, make_policy
 from slotwise.scheduling.state import ABSENT, COUNT, DRAINING, PRESENT, SERVER, STATUS, TYPE
-from slotwise.simulation import replication
+from slotwise.simulation import churn, replication
 from slotwise.simulation.agenda import DURATION, stays
 from slotwise.simulation.choice import Choice
 from slotwise.simulation.replication import Task
@@ -120,7 +119,7 @@ def test_the_loop_and_the_scheduler_agree(
     follower = Follower(scenario, name, options)
     ready = replication.prepare(task)
     monkeypatch.setattr(replication, "prepare", lambda _: ready)
-    real_run, real_happen = replication.loop.run, replication.churn.happen
+    real_run, real_happen, real_churn = churn.run_jobs, churn.happen, getattr(churn.run, "py_func", churn.run)
 
     def run(state: Any, a: Any, m: Any, *rest: Any) -> int:
         limit = a.limit_events
@@ -142,8 +141,10 @@ def test_the_loop_and_the_scheduler_agree(
         real_happen(state, a, m, kind, server, c, at, *hooks)
         follower.server_event(ready.store, kind, server, c, status, count, at)
 
-    monkeypatch.setattr(replication, "loop", SimpleNamespace(**{**vars(replication.loop), "run": run}))
-    monkeypatch.setattr(replication, "churn", SimpleNamespace(happen=happen))
+    # the loop around both as plain Python, so that it calls these two
+    monkeypatch.setattr(churn, "run_jobs", run)
+    monkeypatch.setattr(churn, "happen", happen)
+    monkeypatch.setattr(churn, "run", real_churn)
     replication.replicate(task)
     assert follower.events >= EVENTS * 0.9
     assert follower.placements > EVENTS / 10

@@ -106,13 +106,13 @@ def test_the_cache_is_looked_for_where_it_is(tmp_path: Path) -> None:
 
     assert asked() == "False"
     run = subprocess.run(
-        [sys.executable, "-c", "from slotwise.simulation import loop; print(loop.run._cache.cache_path)"],
+        [sys.executable, "-c", "from slotwise.simulation import loop; print(loop.run_jobs._cache.cache_path)"],
         env=environment, check=True, capture_output=True, text=True,
     )  # fmt: skip
     place = Path(run.stdout.strip())
     assert place.is_relative_to(tmp_path)
     place.mkdir(parents=True, exist_ok=True)
-    (place / "loop.run-1.py3.nbi").touch()
+    (place / "loop.run_jobs-1.py3.nbi").touch()
     assert asked() == "True"
 
 

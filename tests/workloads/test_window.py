@@ -5,9 +5,19 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 import pytest
+from numpy.typing import NDArray
 
 from slotwise.workloads.traces import Trace, TraceMeta, summarise
 from slotwise.workloads.window import in_words, window_of
+
+Array = NDArray[np.float64]
+
+
+def holding(at: Array, arrival: Array, duration: Array, demand: Array) -> Array:
+    """What is held at each of these times."""
+    runs = (arrival <= at[:, None]) & (at[:, None] < arrival + duration)
+    held: Array = runs.astype(float) @ demand
+    return held
 
 
 def test_against_plain_sums() -> None:
@@ -22,10 +32,9 @@ def test_against_plain_sums() -> None:
             continue
         assert found is not None
         fine = np.linspace(arrival[0], arrival[-1], 40_001)[:-1]
-        busy = np.array([((arrival <= t) & (t < arrival + duration)) @ demand for t in fine])
+        busy = holding(fine, arrival, duration, demand)
         assert found.mean == pytest.approx(busy.mean(axis=0), rel=0.01, abs=0.02)
-        at = np.concatenate([arrival, fine])
-        most = np.max([((arrival <= t) & (t < arrival + duration)) @ demand for t in at], axis=0)
+        most = holding(np.concatenate([arrival, fine]), arrival, duration, demand).max(axis=0)
         assert found.peak == pytest.approx(most)
         assert found.offered == pytest.approx(duration @ demand / (arrival[-1] - arrival[0]))
         assert found.outlast == pytest.approx(np.mean(arrival + duration > arrival[-1]))

@@ -37,6 +37,9 @@ class Agenda:
     # where we are in the columns of jobs
     at_job: int
     n_jobs: int
+    # and in those of server events
+    at_server_event: int
+    n_server_events: int
     # what has happened so far
     events: int
     arrivals: int

@@ -27,7 +27,7 @@ _others: dict[str, subprocess.Popen[bytes] | None] = {}
 
 def compiled() -> bool:
     """Whether there was a run before this one."""
-    return is_compiled(loop.run)
+    return is_compiled(loop.run_jobs)
 
 
 def begin(*parts: str) -> None:

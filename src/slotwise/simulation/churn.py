@@ -1,21 +1,56 @@
-"""Servers that join, drain and fail while a simulation runs: called between two stretches of `loop.run`.
+"""Servers that join, drain and fail while a simulation runs: between two stretches of `loop.run_jobs`.
 
-They are rare, and compiling them takes some seconds: who has none does not wait for it.
+Compiling this takes some seconds: who has no such servers calls `loop.run_jobs` alone and does not wait for it.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from slotwise._kernel import kernel
 from slotwise.scheduling import drive
 from slotwise.scheduling.state import ABSENT, CLASS, COUNT, DRAINING, PRESENT, STATUS, State, moved, servers
 from slotwise.simulation.agenda import DURATION, LEAF, NOBODY, THROWN_BACK, Agenda, ends, forget_end, stays
-from slotwise.simulation.loop import close_event, take_away
+from slotwise.simulation.loop import FAULT, MORE_SERVER_EVENTS, SERVER_EVENT, close_event, run_jobs, take_away
 from slotwise.simulation.measuring import add_up, advance, change_capacity, note_lost
 from slotwise.simulation.meter import Meter
 
 JOIN, DRAIN, FAIL = 0, 1, 2
+KIND, NUMBER, SERVER_CLASS = 0, 1, 2  # columns of what happens
+
+
+@kernel
+def run(
+    s: State,
+    a: Agenda,
+    m: Meter,
+    arrive: Any,
+    complete: Any,
+    tick: Any,
+    join: Any,
+    leave: Any,
+    time: NDArray[np.float64],
+    job_type: NDArray[np.int64],
+    service: NDArray[np.float64],
+    demands: NDArray[np.int64],
+    due: NDArray[np.float64],
+    happens: NDArray[np.int64],
+) -> int:
+    """As `run_jobs`, with server events in columns as well: when each is due and what happens."""
+    while a.at_server_event < a.n_server_events:
+        next_event = due[a.at_server_event]
+        what = run_jobs(s, a, m, arrive, complete, tick, time, job_type, service, demands, next_event)
+        if what != SERVER_EVENT:
+            return what
+        row = happens[a.at_server_event]
+        a.at_server_event += 1
+        happen(s, a, m, row[KIND], row[NUMBER], row[SERVER_CLASS], next_event, arrive, join, leave)
+        if s.failed:
+            return FAULT
+    return MORE_SERVER_EVENTS
 
 
 @kernel

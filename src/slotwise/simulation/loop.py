@@ -2,7 +2,7 @@
 
 One compiled function for every policy. It decides what happens next (`agenda`), has it happen (`scheduling.drive`) and has it
 measured (`measuring`). It consumes jobs in columns and comes back to Python only for more of them, for more
-room, for a server that comes or goes (`churn`), or when it is done.
+room, or when it is done. Between two stretches of it servers come and go (`churn`).
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ from slotwise.simulation.measuring import (
 )
 from slotwise.simulation.meter import Meter
 
-DONE, MORE_JOBS, MORE_ROOM, SERVER_EVENT, FAULT = 0, 1, 2, 3, 4
+DONE, MORE_JOBS, MORE_ROOM, SERVER_EVENT, MORE_SERVER_EVENTS, FAULT = 0, 1, 2, 3, 4, 5
 NEAR = 20_000
 """with more jobs the state is larger than a processor's own cache, and it pays to look ahead"""
 
 
 @kernel
-def run(
+def run_jobs(
     s: State,
     a: Agenda,
     m: Meter,
@@ -75,7 +75,7 @@ def run(
     demands: NDArray[np.int64],
     next_event: float,
 ) -> int:
-    """Go on until something is wanted from Python; returns what."""
+    """Go on until something is wanted, or a server event is due; returns what."""
     tree, far = ends(a), s.max_jobs > NEAR
     while True:
         if a.at_job == a.n_jobs:

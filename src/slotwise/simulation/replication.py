@@ -31,6 +31,8 @@ from slotwise.workloads.source import Chunk, Source
 
 CHUNK = 16_384
 FIRST_CHUNK = 1_024
+SERVER_EVENTS = 256
+"""as many are drawn ahead"""
 DEFAULT_EVENTS = 200_000
 WORKLOAD, SERVERS, RESIDUALS = 0, 2, 4
 """which child of a replication's seed is for what; 1 and 3 are the policy's and its clock's (`chance`)"""
@@ -188,30 +190,22 @@ def _drive(
     a, m = agenda.record, meters.record
     chunk, demands, wanted = _Empty, _demands(_Empty, store), FIRST_CHUNK
     kept: list[NDArray[np.int64]] = []
+    changes, events = timeline.any, (np.zeros(0), np.zeros((0, 3), np.int64))
     while True:
-        what = loop.run(
-            state,
-            a,
-            m,
-            hooks.arrive,
-            hooks.complete,
-            hooks.tick,
-            chunk.time,
-            chunk.job_type,
-            chunk.duration,
-            demands,
-            timeline.next_time,
-        )
+        jobs = chunk.time, chunk.job_type, chunk.duration, demands
+        if changes:
+            ups_and_downs = hooks.join, hooks.leave
+            what = churn.run(state, a, m, hooks.arrive, hooks.complete, hooks.tick, *ups_and_downs, *jobs, *events)
+        else:
+            what = loop.run_jobs(state, a, m, hooks.arrive, hooks.complete, hooks.tick, *jobs, np.inf)
         if what == loop.DONE:
             return kept
-        if what == loop.SERVER_EVENT:
-            at, kind, server, c = timeline.pop()
-            churn.happen(state, a, m, kind, server, c, at, hooks.arrive, hooks.join, hooks.leave)
         if fault := fault_of(store.policy, hooks, state.failed):
             raise fault
-        if what == loop.SERVER_EVENT:
-            continue
-        if what == loop.MORE_ROOM:
+        if what == loop.MORE_SERVER_EVENTS:
+            events = timeline.next(SERVER_EVENTS)
+            a.at_server_event, a.n_server_events = 0, len(events[0])
+        elif what == loop.MORE_ROOM:
             if state.n_free_jobs == 0:
                 store.grow_jobs(2 * state.max_jobs)
                 agenda.grow(state.max_jobs)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.random import SeedSequence
+from numpy.typing import NDArray
 
 from slotwise.model import Cluster
 from slotwise.simulation.churn import DRAIN, FAIL, JOIN
@@ -77,6 +78,21 @@ class ServerEvents:
                 else:
                     continue  # there are no more of this class
                 heapq.heappush(self._queue, (event.at, number, KINDS[event.action], c))
+
+    @property
+    def any(self) -> bool:
+        """Whether there will ever be one."""
+        return bool(self._queue)
+
+    def next(self, count: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """The next events, this many or all that are left: when they are due, and what happens (kind, server, class). After the last one
+        comes one that is never due."""
+        found: list[ServerEvent] = []
+        while len(found) < count and self.next_time < np.inf:
+            found.append(self.pop())
+        if len(found) < count:
+            found.append(ServerEvent(np.inf, DRAIN, 0, 0))
+        return np.array([event.time for event in found]), np.array([event[1:] for event in found], np.int64)
 
     @property
     def next_time(self) -> float:
