@@ -87,7 +87,11 @@ def test_the_transcript_has_every_command_of_the_readme() -> None:
 
 def test_a_command_without_a_transcript_would_be_found() -> None:
     readme = (ROOT / "README.md").read_text()
-    for more in ("\n    slotwise new thing\n", "\nsay `slotwise new thing`\n", "\n```sh\n$ slotwise new thing\n```\n"):
+    for more in (
+        "\n    slotwise new thing\n",
+        "\nsay `slotwise new thing`\n",
+        "\n```sh\n$ slotwise new thing\n```\n",
+    ):
         assert commands_of(readme + more) - commands_of(readme) == {"slotwise new thing"}
 
 

@@ -11,7 +11,7 @@ from slotwise.looks.palette import label_of
 from slotwise.report.blocks import Cell, Figure, Panel, Table
 from slotwise.simulation.showing import KINDS
 
-STANDING = "95 % intervals over the replications (Student). Waits are in the scenario's unit of time."
+STANDING = "95 % intervals over the replications. Waits are in the scenario's unit of time."
 
 
 def points_table(name: str, title: str, points: Points, caption: str = STANDING) -> Table:

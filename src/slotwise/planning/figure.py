@@ -56,13 +56,14 @@ def draw(found: Tradeoff, path: str | Path) -> None:
                 above_it = False
                 for n, setting in enumerate(some):
                     if proven or n in (0, len(some) - 1):
-                        # neighbours that are close take turns: below the mark, above it
+                        # neighbours that are close take turns: below the mark to the right, above it to the left
                         above_it = not proven or (n > 0 and x[n] - x[n - 1] < CLOSE and not above_it)
                         axes.annotate(
                             f"{setting.beta:g}",
                             (setting.share or 0.0, setting.result.mean_queue.mean),
                             textcoords="offset points",
-                            xytext=(6, 6) if above_it else (6, -15),
+                            xytext=(-5 if proven else 6, 6) if above_it else (6, -15),
+                            ha="right" if proven and above_it else "left",
                             fontsize=10,
                             color=colour,
                         )
