@@ -143,6 +143,22 @@ def test_a_full_disk_leaves_what_was_there(
     assert {str(path): path.read_bytes() for path in here.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full here")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["trace", "window", "jobs.parquet", "--jobs", "10", "-o", "/dev/full"],
+        ["trace", "import", "csv", "jobs.csv", "-o", "/dev/full"],
+    ],
+)
+def test_polars_on_a_full_disk_is_told_in_a_line(here: Path, arguments: list[str], capsys: Any) -> None:
+    """It is no OSError that it raises."""
+    (here / "jobs.csv").write_text("id,arrival,duration,demand.cpu\n1,0,5,1\n")
+    code, out, err = called(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1] == "slotwise: /dev/full: cannot be written (No space left on device)"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
