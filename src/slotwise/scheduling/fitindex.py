@@ -120,10 +120,10 @@ def update(s: State, server: int) -> None:
 @kernel
 def _overfull(s: State, server: int) -> bool:
     """Whether jobs that another policy had packed by what they really ask for take more than there is by the demands of their types."""
+    signs = np.int64(0)
     for r in range(s.n_resources):
-        if free(s)[server, r] < 0:
-            return True
-    return False
+        signs |= free(s)[server, r]
+    return bool(signs < 0)
 
 
 @kernel
@@ -363,20 +363,28 @@ def count(s: State, need: NDArray[np.int64], k: int) -> int:
     """How many servers cover the need (k < 0), or number k of them, in the order of searches."""
     seen = 0
     for c in range(s.n_classes):
-        g = first_group(s, c) if may_hold(s, c) else -1
-        while g >= 0:
-            covers = True
-            for r in range(s.n_resources):
-                covers = covers and group_free(s)[g, r] >= need[r]
-            if covers:
-                size = groups(s)[g, SIZE]
-                if 0 <= k - seen < size:
-                    server = groups(s)[g, FIRST]
-                    for _ in range(k - seen):
-                        server = chains(s)[server, GROUP_NEXT]
-                    return int(server)
-                seen += size
-            g = next_group(s, g)
+        words = filled(s)[c]
+        rows = words[0] if may_hold(s, c) else 0
+        while rows != 0:
+            row = trailing_zeros(rows)
+            rows &= rows - 1
+            word = words[1 + row]
+            while word != 0:
+                g = cells(s)[c, (row << 5) + trailing_zeros(word)]
+                word &= word - 1
+                while g >= 0:
+                    covers = True
+                    for r in range(s.n_resources):
+                        covers = covers and group_free(s)[g, r] >= need[r]
+                    if covers:
+                        size = groups(s)[g, SIZE]
+                        if 0 <= k - seen < size:
+                            server = groups(s)[g, FIRST]
+                            for _ in range(k - seen):
+                                server = chains(s)[server, GROUP_NEXT]
+                            return int(server)
+                        seen += size
+                    g = groups(s)[g, NEXT_IN_CELL]
     return int(seen)
 
 
