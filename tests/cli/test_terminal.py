@@ -182,7 +182,7 @@ def test_examples_of_the_help_run(here: Path, line: str, capsys: Any) -> None:
         (["reproduce", "example1", "--quick", "--out", "jobs.csv"], 2, "cannot be made a folder"),
         (["simulate", "mine.toml", "--scheduler-address", "tcp://127.0.0.1:1"], 2, "is for Dask only"),
         (["simulate", "."], 2, "is a directory"),
-        (["simulate", "jobs.parquet"], 2, "cannot be read"),
+        (["simulate", "jobs.parquet"], 2, "is not a text file"),
         (["simulat", "mine.toml"], 2, "Did you mean 'simulate'"),
         (["plan", "mine.toml", "-t", "p95_wait=1", "--confidence", "2"], 2, "confidence"),
         (["tradeoff", "mine.toml", "--beta", "a,b"], 2, "not a list of numbers"),
