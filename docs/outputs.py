@@ -2,7 +2,8 @@
 
 In README and docs, ```console blocks hold `$ slotwise ...` commands, on the pages of `SHOWING` each followed by what it
 prints; ```python blocks without >>> are run, and a ```toml block that begins with `# name.toml` is that file. Blocks
-of a page run in order in one empty folder. What README's commands print stands in tests/docs/readme.txt.
+of a page run in order in one empty folder. README's run where its reader stands, in a copy of this directory as a clone has it; what
+they print stands in tests/docs/readme.txt. Of `$ make ...` only the steps are told: some take long, and one runs the tests.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import io
 import os
 import re
 import shlex
+import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -25,6 +28,7 @@ SHOWING = ("tutorial.md", "guides/own-trace.md", "guides/plan.md")
 """pages that show what their commands print"""
 TRANSCRIPT = ROOT / "tests" / "docs" / "readme.txt"
 WIDTH = "96"
+NOT_CLONED = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "site", "*.egg-info")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 VOLATILE = [
     (re.compile(r"^[\d.]+ million events a second a core$", re.MULTILINE), "... million events a second a core"),
@@ -52,8 +56,31 @@ def commands(block: str) -> list[str]:
     return [line for line in block.splitlines() if line.startswith("$ ")]
 
 
+def clone(place: Path) -> None:
+    """What somebody has who cloned this directory and did nothing yet."""
+    shutil.copytree(ROOT, place, ignore=NOT_CLONED)
+
+
+def steps(line: str) -> Said:
+    """What `make` would do here."""
+    words = shlex.split(line, comments=True)[1:]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    done = subprocess.run([*words, "--dry-run"], capture_output=True, text=True, check=False, env=clean)
+    return Said(f"$ {shlex.join(words)}", done.returncode, (done.stdout or done.stderr).strip("\n"))
+
+
+def program(text: str, page: Path, names: dict[str, Any]) -> Said:
+    """Run Python; `names` are those of the page's earlier blocks."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(text, str(page), "exec"), names)
+    return Said(f"$ python <<END\n{text}END", 0, out.getvalue().strip("\n"))
+
+
 def call(line: str) -> Said:
     """Run one command in this process; standard error is told where there is nothing else."""
+    if line.startswith("$ make "):
+        return steps(line)
     out, err = io.StringIO(), io.StringIO()
     code: Any = 0
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -74,7 +101,7 @@ def run(page: Path) -> Iterator[Said]:
     names: dict[str, Any] = {"__name__": "page"}
     for kind, text in runnable(page):
         if kind == "python":
-            exec(compile(text, str(page), "exec"), names)
+            yield program(text, page, names)
         elif kind == "toml" and text.startswith("# "):
             Path(text.split()[1]).write_text(text, "utf-8")
         elif kind == "console":
@@ -84,7 +111,7 @@ def run(page: Path) -> Iterator[Said]:
 
 def with_outputs(page: Path, said: list[Said]) -> str:
     """The page with what its commands print."""
-    left = iter(said)
+    left = iter([one for one in said if not one.command.startswith("$ python")])
 
     def fill(match: re.Match[str]) -> str:
         kind, text = match.groups()
@@ -105,7 +132,9 @@ def main() -> None:
     here = Path.cwd()
     for page in [ROOT / "README.md", *(ROOT / "docs" / name for name in SHOWING)]:
         with tempfile.TemporaryDirectory() as folder:
-            os.chdir(folder)
+            place = Path(folder, "slotwise")
+            clone(place) if page.name == "README.md" else place.mkdir()
+            os.chdir(place)
             try:
                 said = list(run(page))
             finally:

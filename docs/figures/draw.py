@@ -1,9 +1,13 @@
-"""Draws the pictures of the documentation: `python docs/figures/draw.py` (a minute or two); they are committed beside it."""
+"""Draws the pictures of the documentation: `python docs/figures/draw.py` (a few minutes); they are committed beside it.
+
+With names, only those: `python docs/figures/draw.py plan.svg tradeoff.svg`.
+"""
 
 from __future__ import annotations
 
 import io
 import re
+import sys
 from pathlib import Path
 
 import matplotlib
@@ -13,6 +17,7 @@ from matplotlib.figure import Figure
 
 import slotwise
 from slotwise.looks.palette import INK, RULE, SOFT, style_of
+from slotwise.planning.figure import draw as draw_tradeoff
 from slotwise.scheduling import Reason
 
 HERE = Path(__file__).parent
@@ -56,10 +61,10 @@ def policies() -> None:
         results = slotwise.compare(name, POLICIES).results
         for at, result in enumerate(results):
             style, queue = style_of(result.policy), result.mean_queue.mean
-            face = style.colour if result.stable else "white"
+            face = "white" if result.grows else style.colour
             axes.plot([queue], [at], marker="o", markersize=9, color=style.colour, markerfacecolor=face, mew=2)
             text = f"{queue:,.3g}" if queue < 1000 else f"{queue:,.0f}"
-            words = text if result.stable else f"{text}, grows"
+            words = text if result.stable else f"{text}, grows" if result.grows else f"{text}, not settled"
             right = queue > 2000
             offset, side = (-9, "right") if right else (9, "left")
             axes.annotate(
@@ -149,8 +154,39 @@ def draw_server(kept: np.ndarray) -> None:
     save(figure, "server.svg")
 
 
+def comparison() -> None:
+    """What `compare(...).plot()` shows in a notebook, and the page of `slotwise compare --out` larger."""
+    save(slotwise.compare("table1", POLICIES).plot(), "comparison.svg")
+
+
+def growing() -> None:
+    """A queue that grows without bound, beside the waits of its jobs."""
+    save(slotwise.simulate("example1", "m14").plot(), "growing.svg")
+
+
+def plan() -> None:
+    """The numbers of servers that were tried for a target."""
+    found = slotwise.plan("table1", {"p95_wait": 0.5}, "best-fit", overrides={"run.events": 20_000})
+    save(found.plot(), "plan.svg")
+
+
+def tradeoff() -> None:
+    """Proven throughput against the measured queue."""
+    draw_tradeoff(slotwise.tradeoff("table1"), HERE / "tradeoff.svg")
+    print(HERE / "tradeoff.svg")
+
+
+DRAWN = {
+    "policies.svg": policies,
+    "sawtooth.svg": sawtooth,
+    "server.svg": one_server,
+    "comparison.svg": comparison,
+    "growing.svg": growing,
+    "plan.svg": plan,
+    "tradeoff.svg": tradeoff,
+}
+
 if __name__ == "__main__":
     with matplotlib.rc_context(STYLE):
-        policies()
-        sawtooth()
-        one_server()
+        for name in sys.argv[1:] or DRAWN:
+            DRAWN[name]()

@@ -7,6 +7,7 @@ there before. A folder of results has a list of its files in `.slotwise`; only t
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -25,21 +26,37 @@ def whole(path: str | Path) -> Iterator[Path]:
     if path.is_dir():
         raise InputError("is a directory", where=str(path), remedy="give the name of a file")
     if path.exists() and not path.is_file():  # a device or a pipe: nothing to move into place
-        try:
+        with told(path):
             yield path
-        except OSError as problem:
-            raise _not_written(path, problem) from problem
         return
     place = path.resolve()
     part = place.with_name(f".{os.getpid()}.partial.{place.name}")
     try:
-        yield part
-        part.replace(place)
-    except OSError as problem:
-        raise _not_written(path, problem) from problem
+        with told(path):
+            yield part
+            part.replace(place)
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """What goes wrong with the disk in this block is told in a line, whoever notices it: Polars raises errors of its own."""
+    try:
+        yield
+    except Exception as problem:
+        found = _of_the_disk(problem)
+        if found is None:
+            raise
+        raise _not_written(path, found) from problem
+
+
+def _of_the_disk(problem: Exception) -> OSError | None:
+    if isinstance(problem, OSError):
+        return problem
+    number = re.search(r"\(os error (\d+)\)", str(problem))
+    return OSError(int(number[1]), os.strerror(int(number[1]))) if number else None
 
 
 def _not_written(path: Path, problem: OSError) -> InputError:
@@ -101,19 +118,18 @@ def filled(folder: Path, flag: str = "--out") -> Iterator[Path]:
     except OSError as problem:
         raise _not_written(folder, problem) from problem
     try:
-        yield staging
-        names = sorted(str(path.relative_to(staging)) for path in staging.rglob("*") if path.is_file())
-        _refuse_others(folder, names, flag)
-        before = _listed(folder)
-        write_text(folder / MARKER, "\n".join(["written by slotwise:", *sorted({*names, *before})]) + "\n")
-        for name in names:
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (staging / name).replace(folder / name)
-        for name in before - set(names):
-            (folder / name).unlink(missing_ok=True)
-        write_text(folder / MARKER, "\n".join(["written by slotwise:", *names]) + "\n")
-    except OSError as problem:
-        raise _not_written(folder, problem) from problem
+        with told(folder):
+            yield staging
+            names = sorted(str(path.relative_to(staging)) for path in staging.rglob("*") if path.is_file())
+            _refuse_others(folder, names, flag)
+            before = _listed(folder)
+            write_text(folder / MARKER, "\n".join(["written by slotwise:", *sorted({*names, *before})]) + "\n")
+            for name in names:
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (staging / name).replace(folder / name)
+            for name in before - set(names):
+                (folder / name).unlink(missing_ok=True)
+            write_text(folder / MARKER, "\n".join(["written by slotwise:", *names]) + "\n")
     finally:
         shutil.rmtree(staging, ignore_errors=True)
         with suppress(OSError):

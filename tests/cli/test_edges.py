@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -142,6 +143,22 @@ def test_a_full_disk_leaves_what_was_there(
     assert {str(path): path.read_bytes() for path in here.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full here")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["trace", "window", "jobs.parquet", "--jobs", "10", "-o", "/dev/full"],
+        ["trace", "import", "csv", "jobs.csv", "-o", "/dev/full"],
+    ],
+)
+def test_polars_on_a_full_disk_is_told_in_a_line(here: Path, arguments: list[str], capsys: Any) -> None:
+    """It is no OSError that it raises."""
+    (here / "jobs.csv").write_text("id,arrival,duration,demand.cpu\n1,0,5,1\n")
+    code, out, err = called(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1] == "slotwise: /dev/full: cannot be written (No space left on device)"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -211,6 +228,17 @@ def test_control_bytes_do_not_reach_the_terminal(here: Path, capsys: Any) -> Non
 def test_a_directory_is_called_one(here: Path, command: list[str], capsys: Any) -> None:
     code, _, err = called(capsys, *command, ".")
     assert (code, "is a directory" in err) == (2, True)
+
+
+def test_a_trace_in_place_of_a_scenario_is_told_where_it_belongs(here: Path, capsys: Any) -> None:
+    code, _, err = called(capsys, "simulate", "jobs.parquet")
+    assert (code, "is not a text file" in err, "workload.trace" in err, "codec" in err) == (2, True, True, False)
+
+
+def test_an_error_names_no_python_exception(here: Path, capsys: Any) -> None:
+    (here / "pods.json").write_text("{}")
+    code, _, err = called(capsys, "trace", "import", "kubernetes", "pods.json", "-o", "pods.parquet")
+    assert (code, "not a pod (has no 'metadata')" in err) == (2, True)
 
 
 # -- remedies -----------------------------------------------------------------------------------------------------------
@@ -286,6 +314,16 @@ def test_names_stay_on_narrow_terminals(
     _, out, _ = called(capsys, "trace", "types", "jobs.parquet")
     assert out.replace("\n", "").replace(" ", "").count("cpu0.") >= 4
     assert "…" not in out
+    assert "mean\n" in out  # the last heading of the first line is whole
+    assert re.search(r"\d min", out)
+    assert not re.search(r"\d\d\d\.\d+ min", out)  # no figure runs into the next
+    _, out, _ = called(capsys, "trace", "summary", "jobs.parquet")
+    load = out.split("\nload")[1].split("\njobs bring")[0]
+    assert re.search(r"^cpu +\d", load, re.MULTILINE)
+    assert re.search(r"^memory +\d", load, re.MULTILINE)
+    assert "the trace" in load
+    _, out, _ = called(capsys, "scenarios")
+    assert {line.split()[0] for line in out.splitlines()[1:]} >= {"azure-like", "best-fit-trap", "google-like"}
 
 
 # -- Ctrl-C -------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 import slotwise
-from slotwise.looks.schedulers import scheduler_html, scheduler_line
 
 QUICK = {"run.events": 2000, "run.replications": 2}
 
@@ -60,11 +59,22 @@ def test_capacity_and_plan_can_be_shown() -> None:
 
 
 def test_a_scheduler_in_a_line_and_a_table() -> None:
-    scheduler = slotwise.Scheduler.from_scenario(slotwise.load_scenario("example1"))
+    scenario = slotwise.load_scenario("example1")
+    scheduler = slotwise.Scheduler.from_scenario(scenario)
+    assert repr(scheduler) == "<Scheduler algorithm1: 1 server, 0 running, 0 waiting>"
+    assert "waiting: large" not in scheduler._repr_html_()
     scheduler.submit("a", "large")
     scheduler.submit("b", "large")
-    assert scheduler_line(scheduler) == "<Scheduler algorithm1: 1 servers, 1 running, 1 waiting>"
-    assert "waiting: large" in scheduler_html(scheduler)
+    assert repr(scheduler) == "<Scheduler algorithm1: 1 server, 1 running, 1 waiting>"
+    assert "waiting: large" in scheduler._repr_html_()
+    empty = scenario.cluster.model_copy(
+        update={"servers": tuple(c.model_copy(update={"count": 0}) for c in scenario.cluster.servers)}
+    )
+    numbered = slotwise.Scheduler(empty, scenario.types, "fifo")
+    for number in (7, 8):
+        numbered.add_server(number, empty.servers[0].name)
+    numbered.submit("a", "large")
+    assert repr(numbered) == "<Scheduler fifo: 2 servers, 1 running, 0 waiting>"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,10 @@ import pytest
 from slotwise.experiments import statements
 from slotwise.experiments.grading import Grade, over_laws, rank_trend
 from slotwise.experiments.points import Point, Points
+from slotwise.experiments.showing import points_table
+from slotwise.report.blocks import Cell
 from slotwise.report.claims import Claim, Standing
+from slotwise.simulation.drift import Stability
 
 HOLDS, IN_PART, FAILS = Standing.HOLDS, Standing.IN_PART, Standing.FAILS
 LAWS = ("Poisson", "log-normal")
@@ -17,10 +20,11 @@ COUNTS = (20.0, 80.0, 140.0, 200.0)
 LOADS = (0.80, 0.85, 0.90, 0.95)
 
 
-def point(policy: str, x: float, mean: float, law: str = "", stable: bool = True, **more: float) -> Point:
-    """Five runs within one per cent of the mean."""
+def point(policy: str, x: float, mean: float, law: str = "", stable: bool | None = True, **more: float) -> Point:
+    """Five runs within one per cent of the mean; where `stable` is None they are too short to tell."""
     runs = tuple(mean * (1 + share / 100) for share in (-1, -0.5, 0, 0.5, 1))
-    return Point(policy, x, mean, 0.99 * mean, 1.01 * mean, stable, law, runs=runs, more=dict(more))
+    verdict = {True: Stability.STABLE, False: Stability.GROWS, None: Stability.TOO_SHORT}[stable]
+    return Point(policy, x, mean, 0.99 * mean, 1.01 * mean, verdict, law, runs=runs, more=dict(more))
 
 
 Curve = Callable[[float], float]
@@ -34,7 +38,7 @@ def verdicts(claims: list[Claim]) -> dict[str, Standing]:
     return {claim.name: claim.verdict for claim in claims}
 
 
-def with_change(points: list[Point], policy: str, x: float, mean: float, stable: bool = True) -> Points:
+def with_change(points: list[Point], policy: str, x: float, mean: float, stable: bool | None = True) -> Points:
     """The same points with those of a policy at x replaced."""
     kept = [p for p in points if (p.policy, p.x) != (policy, x)]
     changed = [p for p in points if (p.policy, p.x) == (policy, x)]
@@ -152,6 +156,20 @@ def test_intensity_where_nothing_is_so() -> None:
     assert found["intensity-consistent"] is IN_PART
     everywhere = Points(tuple(point(p.policy, p.x, p.mean, p.law, False, **p.more) for p in loaded()))
     assert verdicts(statements.intensity(everywhere))["intensity-bounded"] is FAILS
+
+
+def test_runs_that_are_too_short_are_not_called_stable() -> None:
+    points = with_change(loaded(), "algorithm1", 0.95, 50, stable=None)
+    found = {claim.name: claim for claim in statements.intensity(points)}
+    assert found["intensity-bounded"].verdict is IN_PART
+    assert "stable in 3 of 4 settings" in found["intensity-bounded"].evidence
+    assert "too short to tell at 0.95" in found["intensity-bounded"].because
+    assert found["intensity-stable"].verdict is IN_PART
+    assert "Algorithm 1 50 (too short)" in found["intensity-stable"].evidence
+    assert {row["verdict"] for row in points.frame().to_dicts()} == {"stable", "grows", "too short"}
+    waits = {f"wait_{name}": 1.0 for name in ("mean", "p50", "p95", "p99")}
+    one = point("fifo", 1, 5, stable=None, stalled_fraction=0.0, **waits)
+    assert points_table("a", "b", Points((one,))).rows[0][-1] == Cell("too short", "unsure")
 
 
 def test_intensity_m14_merely_longer_is_in_part() -> None:

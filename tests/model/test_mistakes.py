@@ -346,8 +346,8 @@ def test_files_that_are_not_scenarios(tmp_path: Path) -> None:
     assert message(broken).startswith(f"{broken}: is not valid TOML: ")
     assert "line 1" in message(broken)
     broken.write_bytes(b"\xff\xfe\x00")
-    assert message(broken).startswith(f"{broken}: cannot be read: ")
-    assert message(broken).endswith("; use a UTF-8 TOML file")
+    assert message(broken).startswith(f"{broken}: is not a text file; give a scenario")
+    assert message(broken).endswith("as workload.trace")
     assert "cannot be read" in message(broken / "below")
     broken.write_text(GOOD.replace("rate = 3", "rate = -3"))
     assert message(broken) == f"{broken}: types[0].rate: is -3; must be at least 0"

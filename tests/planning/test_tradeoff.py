@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from slotwise.cli.tradeoff import tradeoff as command
 from slotwise.cli.tradeoff import tradeoff_view
 from slotwise.errors import InputError
+from slotwise.looks.numbers import measured
 from slotwise.model import parse_scenario
 from slotwise.planning import Tradeoff, tradeoff
 from slotwise.planning.figure import draw
@@ -90,6 +91,16 @@ def test_the_page_fits_eighty_columns(example1: Tradeoff) -> None:
     page = capture.get()
     assert "…" not in page
     assert example1.statement in " ".join(page.split())
+
+
+def test_intervals_are_told_by_their_ends(example1: Tradeoff) -> None:
+    """They are not symmetric, so a half-width beside the mean would mislead."""
+    console = Console(width=140)
+    with console.capture() as capture:
+        console.print(tradeoff_view(example1, 140))
+    for setting in example1.settings:
+        queue = setting.result.mean_queue
+        assert f"{measured(queue.low)} to {measured(queue.high)}" in capture.get()
 
 
 def test_a_trace_says_that_it_is_not_poisson() -> None:

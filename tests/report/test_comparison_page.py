@@ -50,7 +50,16 @@ def tables(comparison: slotwise.Comparison) -> dict[str, Table]:
     ],
 )
 def test_differences_in_plain_words(found: Interval, mean: float, reference: float, words: str) -> None:
-    assert difference_in_words(found, mean, reference) == words
+    wide = Interval(mean, 0.0, 100.0), Interval(reference, 0.0, 100.0)
+    assert difference_in_words(found, *wide) == words
+
+
+def test_intervals_that_lie_apart_are_a_difference() -> None:
+    doubtful = Interval(971.0, -749.0, 2691.0)
+    one, other = Interval(995.0, 177.0, 5591.0), Interval(24.0, 19.4, 28.6)
+    assert difference_in_words(doubtful, one, other) == "41.5 times as long"
+    doubtful = Interval(-971.0, -2691.0, 749.0)
+    assert difference_in_words(doubtful, other, one) == "41.5 times as short"
 
 
 def test_figures_are_set_to_the_right_and_words_to_the_left(comparison: slotwise.Comparison) -> None:

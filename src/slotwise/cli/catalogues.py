@@ -44,6 +44,7 @@ def scenarios() -> None:
     Every command that takes a scenario takes one of these names, or the path of a TOML file.
     """
     table = listing("scenario", "servers", "types", "policy")
+    table.columns[0].no_wrap = True  # a name that is to be typed stays whole
     for name in shipped_scenarios():
         scenario = load_scenario(name)
         types = str(len(scenario.types)) if scenario.types else scenario.workload.trace or ""

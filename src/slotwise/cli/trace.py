@@ -159,7 +159,7 @@ def summary(
     if as_json:
         print(to_json(facts.dict()))
     else:
-        show(summary_view(facts))
+        show(lambda width: summary_view(facts, width))
 
 
 @app.command()

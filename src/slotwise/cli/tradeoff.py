@@ -18,7 +18,7 @@ from slotwise.cli.running import (
     refuse_idle,
     say,
 )
-from slotwise.cli.tables import verdict_text
+from slotwise.cli.tables import between, verdict_text
 from slotwise.errors import InputError
 from slotwise.looks.numbers import NONE, measured, number
 from slotwise.looks.numbers import as_json as to_json
@@ -98,7 +98,15 @@ def tradeoff_view(found: Tradeoff, width: int) -> RenderableType:
     table = figures(f"{found.scenario.name}, {found.policy}: the load is at intensity {found.intensity:.4g}")
     best = found.recommended
     table.add_column("solver", overflow="fold")
-    for heading in (best.key, "proven\nbelow", "mean\nqueue", "± 95 %\n", "mean\nwait", "p95\nwait", "stalled\n"):
+    for heading in (
+        best.key,
+        "proven\nbelow",
+        "mean\nqueue",
+        "95 %\ninterval",
+        "mean\nwait",
+        "p95\nwait",
+        "stalled\n",
+    ):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("verdict\n", no_wrap=True)
     for setting in found.settings:
@@ -109,14 +117,14 @@ def tradeoff_view(found: Tradeoff, width: int) -> RenderableType:
             f"{setting.beta:g}",
             Text(NONE if setting.share is None else f"{setting.share:.3f}", "green" if covers else "yellow"),
             number(result.mean_queue.mean),
-            number(result.mean_queue.half_width),
+            between(result.mean_queue),
             number(result.wait["mean"]),
             measured(result.wait["p95"]),
             f"{result.as_dict()['stalled_fraction']:.1%}",
             verdict_text(result, " <" if setting is best else ""),
             style="bold" if setting is best else "",
         )
-    left_out = fit(table, width, ("stalled", "mean wait", "± 95 %", "p95 wait"))
+    left_out = fit(table, width, ("stalled", "mean wait", "95 % interval", "p95 wait"))
     unproven = {setting.solver: setting.why for setting in found.settings if setting.share is None}
     notes = [Text(line, "dim") for line in left_out] + [
         Text(f"- {solver}: {why}", "dim") for solver, why in unproven.items()

@@ -17,6 +17,7 @@ from slotwise.model import Scenario, load_scenario
 from slotwise.model.laws import Batch, BatchArrivals, Hyperexponential
 from slotwise.report.blocks import Block, Figure, Panel, Prose, Section
 from slotwise.scheduling.policies import make_policy
+from slotwise.simulation.drift import Stability
 from slotwise.theory.load import region_of
 
 ZETA = 0.89
@@ -38,6 +39,12 @@ LAWS: dict[str, dict[str, Any]] = {
     "batches of 15 jobs": {
         "arrivals": BatchArrivals(law="batch", rate=1.0, batches=(Batch(probability=1.0, jobs=MIX),))
     },
+}
+SAID = {
+    Stability.STABLE: "is stable",
+    Stability.GROWS: "grows",
+    Stability.TOO_SHORT: "ran too short to tell",
+    Stability.NEVER_STARTS: "never starts some jobs",
 }
 TRAP = "best-fit-trap"
 TRAP_EVENTS = 5
@@ -162,7 +169,7 @@ def _empty(order: Order, start: float, end: float) -> list[Block]:
         for faithful in (False, True)
     ]
     points = Points.of(cells, sweep(cells, order.share("beyond", start, end), order.workers))
-    growing = [point.label for point in points.all if not point.stable]
+    growing = [point.label for point in points.all if point.grows]
     seen = f" Found to grow: {'; '.join(growing)}." if growing else " No queue was found to grow in either form."
     return [
         Prose(
@@ -191,7 +198,7 @@ def _trap(order: Order, start: float, end: float) -> list[Block]:
     by_name = dict(zip(SHOWN, results, strict=True))
     parts = [(name, r.runs[0].series[:, 0], r.runs[0].series[:, 1]) for name, r in by_name.items()]
     fit = by_name["best-fit"].runs[0].series
-    verdicts = ", ".join(f"{label_of(p.policy)} {'is stable' if p.stable else 'grows'}" for p in points.all)
+    verdicts = ", ".join(f"{label_of(p.policy)} {SAID[p.verdict]}" for p in points.all)
     return [
         Prose(
             "Best-fit has by far the shortest queues on the inputs above. It has no guarantee, though. Take servers of"

@@ -157,16 +157,24 @@ def about_as_good(one: Line, other: Line, why: str = "") -> Grade:
 
 
 def bounded(line: Line) -> Grade:
-    """No setting in which the queue was found to grow."""
+    """Stable in every setting; in part where some runs were too short to tell."""
     name = short(line[0].policy)
-    growing = [point for point in line if not point.stable]
+    growing, unsure = [point for point in line if point.grows], [point for point in line if point.open]
     top = max(line, key=lambda point: point.mean)
-    evidence = f"{name} is stable in {len(line) - len(growing)} of {len(line)} settings"
+    evidence = f"{name} is stable in {sum(point.stable for point in line)} of {len(line)} settings"
     evidence += f", at most {brief(top.mean)} at {top.x:g}" if len(line) > 1 else f", mean {brief(top.mean)}"
-    if not growing:
-        return Grade(HOLDS, evidence)
-    where = ", ".join(f"{point.x:g}" for point in growing)
-    return Grade(IN_PART if len(growing) < len(line) else FAILS, evidence, f"{name}'s queue grows at {where}")
+    if growing:
+        return Grade(
+            IN_PART if len(growing) < len(line) else FAILS, evidence, f"{name}'s queue grows at {places(growing)}"
+        )
+    if unsure:
+        return Grade(IN_PART, evidence, f"the runs are too short to tell at {places(unsure)}")
+    return Grade(HOLDS, evidence)
+
+
+def places(line: Line) -> str:
+    """Where the points are."""
+    return ", ".join(f"{point.x:g}" for point in line)
 
 
 def robust(points: Points, policies: Sequence[str]) -> Grade:

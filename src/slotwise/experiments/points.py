@@ -10,6 +10,7 @@ import polars as pl
 
 from slotwise.experiments.sweep import Cell
 from slotwise.looks.drawing import Series
+from slotwise.simulation.drift import Stability
 from slotwise.simulation.result import Result
 
 
@@ -22,7 +23,7 @@ class Point:
     mean: float
     low: float | None = None
     high: float | None = None
-    stable: bool = True
+    verdict: Stability = Stability.STABLE
     law: str = ""
     label: str = ""
     runs: tuple[float, ...] = ()
@@ -37,7 +38,7 @@ class Point:
         more: dict[str, Any] = {f"wait_{name}": result.wait[name] for name in ("mean", "p50", "p95", "p99", "max")}
         more |= {"in_service": result.in_service, "offered": result.offered}
         more |= {key: facts[key] for key in ("stalled_fraction", "stalls", "resets", "overtakes")}
-        more |= {"final_queue": sum(facts["final_queue"]) / len(runs), "verdict": str(result.verdict)}
+        more |= {"final_queue": sum(facts["final_queue"]) / len(runs)}
         more |= {"events": runs[0].events, "simulated_time": sum(run.measured for run in runs) / len(runs)}
         return cls(
             policy=cell.policy,
@@ -45,13 +46,28 @@ class Point:
             mean=queue.mean,
             low=queue.low,
             high=queue.high,
-            stable=not result.grows,
+            verdict=result.verdict,
             law=cell.law,
             label=cell.label,
             runs=tuple(run.mean_queue for run in runs),
             bound=result.bound.mean_queue,
             more=more,
         )
+
+    @property
+    def stable(self) -> bool:
+        """The queue was found to stay bounded."""
+        return self.verdict is Stability.STABLE
+
+    @property
+    def grows(self) -> bool:
+        """It was found not to."""
+        return self.verdict.unbounded
+
+    @property
+    def open(self) -> bool:
+        """The runs were too short to tell."""
+        return self.verdict is Stability.TOO_SHORT
 
     @property
     def shown_low(self) -> float | None:
@@ -68,7 +84,7 @@ class Point:
             "mean_queue": self.mean,
             "ci95_low": self.low,
             "ci95_high": self.high,
-            "stable": self.stable,
+            "verdict": str(self.verdict),
             "lower_bound": self.bound,
             **self.more,
             "runs": list(self.runs),
@@ -114,7 +130,7 @@ class Points:
     @property
     def any_grows(self) -> bool:
         """Whether some queue was found to grow."""
-        return any(not point.stable for point in self.all)
+        return any(point.grows for point in self.all)
 
     def series(self, law: str, policies: Iterable[str] | None = None, *, bound: bool = True) -> list[Series]:
         """The lines of a chart, the lower bound first where there is one."""
@@ -126,7 +142,7 @@ class Points:
                 [p.mean for p in line],
                 [p.shown_low for p in line],
                 [p.high for p in line],
-                [not p.stable for p in line],
+                [p.grows for p in line],
             )
             for policy in shown
             for line in [self.line(policy, law)]

@@ -8,9 +8,10 @@ from slotwise.experiments.points import Point, Points
 from slotwise.looks.drawing import lines
 from slotwise.looks.numbers import brief, with_band
 from slotwise.looks.palette import label_of
-from slotwise.report.blocks import Figure, Panel, Table
+from slotwise.report.blocks import Cell, Figure, Panel, Table
+from slotwise.simulation.showing import KINDS
 
-STANDING = "95 % intervals over the replications (Student). Waits are in the scenario's unit of time."
+STANDING = "95 % intervals over the replications. Waits are in the scenario's unit of time."
 
 
 def points_table(name: str, title: str, points: Points, caption: str = STANDING) -> Table:
@@ -22,7 +23,7 @@ def points_table(name: str, title: str, points: Points, caption: str = STANDING)
             with_band(point.mean, point.low, point.high),
             *(brief(point.more[f"wait_{key}"]) for key in ("mean", "p50", "p95", "p99")),
             f"{point.more['stalled_fraction']:.1%}",
-            "stable" if point.stable else "grows",
+            Cell(str(point.verdict), KINDS[point.verdict]),
         )
         for point in points.all
     ]
@@ -92,4 +93,4 @@ def wait_figure(
 
 def _by(point: Point, key: str) -> Point:
     """The point with another figure in place of the mean queue; zero waits are shown as a hundredth."""
-    return Point(point.policy, point.x, max(point.more[key] or 0.0, 0.01), stable=point.stable, law=point.law)
+    return Point(point.policy, point.x, max(point.more[key] or 0.0, 0.01), verdict=point.verdict, law=point.law)

@@ -43,7 +43,7 @@ def example1(points: Points) -> list[Claim]:
     ours, theirs = points.line(A1)[0], points.line(M14)[0]
     final = theirs.more["final_queue"]
     evidence = f"M14 ends with {brief(final)} waiting jobs, Algorithm 1's mean is {brief(ours.mean)}"
-    if not theirs.stable and final > 10 * ours.mean:
+    if theirs.grows and final > 10 * ours.mean:
         grows = Grade(HOLDS, evidence)
     elif theirs.mean > MUCH * ours.mean:
         grows = Grade(IN_PART, evidence, "M14's queue is long, but no growth without bound was found")
@@ -121,7 +121,7 @@ def intensity(points: Points) -> list[Claim]:
 
     def m14_unstable(law: str) -> Grade:
         ours, theirs = points.line(A1, law), points.line(M14, law)
-        growing = [point for point in theirs if not point.stable]
+        growing = [point for point in theirs if point.grows]
         top, own = theirs[-1], ours[-1]
         evidence = f"M14 {brief(top.mean)} and Algorithm 1 {brief(own.mean)} at {top.x:g}"
         if growing and growing[-1] is top:
@@ -181,11 +181,14 @@ def intensity(points: Points) -> list[Claim]:
 
 def _both(points: Points, law: str) -> Grade:
     ends = [points.line(A1, law)[-1], points.line(G16, law)[-1]]
-    evidence = ", ".join(f"{short(p.policy)} {brief(p.mean)} ({'stable' if p.stable else 'grows'})" for p in ends)
-    growing = [short(point.policy) for point in ends if not point.stable]
-    if not growing:
-        return Grade(HOLDS, evidence)
-    return Grade(IN_PART if len(growing) == 1 else FAILS, evidence, f"{' and '.join(growing)} grows")
+    evidence = ", ".join(f"{short(p.policy)} {brief(p.mean)} ({p.verdict})" for p in ends)
+    growing = [short(point.policy) for point in ends if point.grows]
+    unsure = [short(point.policy) for point in ends if point.open]
+    if growing:
+        return Grade(IN_PART if len(growing) == 1 else FAILS, evidence, f"{' and '.join(growing)} grows")
+    if unsure:
+        return Grade(IN_PART, evidence, f"the runs are too short to tell for {' and '.join(unsure)}")
+    return Grade(HOLDS, evidence)
 
 
 def consistent(points: Points, law: str) -> Grade:

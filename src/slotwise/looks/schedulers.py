@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
 from typing import Any
 
 from slotwise.looks import notebook
@@ -14,32 +12,34 @@ MOST = 12
 
 def scheduler_line(scheduler: Any) -> str:
     """<Scheduler guarded: 32 servers, 4 running, 2 waiting>"""
-    name = scheduler.policy.name or type(scheduler.policy).__name__
-    running, waiting = _count(scheduler.running), _count(scheduler.waiting)
-    return f"<Scheduler {name}: {_count(scheduler.servers):,} servers, {running:,} running, {waiting:,} waiting>"
+    servers, running, waiting = _counts(scheduler)
+    noun = "server" if servers == 1 else "servers"
+    return f"<Scheduler {_policy(scheduler)}: {servers:,} {noun}, {running:,} running, {waiting:,} waiting>"
 
 
 def scheduler_html(scheduler: Any) -> str:
-    """The same as a table: what is there, by class and by type."""
-    name = scheduler.policy.name or type(scheduler.policy).__name__
-    rows = [["servers", _count(scheduler.servers)], ["running", _count(scheduler.running)]]
-    rows.append(["waiting", _count(scheduler.waiting)])
-    waiting = _by_type(scheduler.waiting)
-    rows += [[f"waiting: {kind}", count] for kind, count in waiting.most_common(MOST)]
-    classes = ", ".join(f"{c.name} {list(map(str, c.capacity))}" for c in scheduler.cluster.servers[:MOST])
-    types = ", ".join(job_type.name for job_type in scheduler.types[:MOST])
-    return notebook.table(f"Scheduler: {name}", ["", "number"], rows, [f"classes: {classes}", f"types: {types}"])
+    """The same as a table: what is there, and who waits by type."""
+    servers, running, waiting = _counts(scheduler)
+    rows: list[list[Any]] = [["servers", servers], ["running", running], ["waiting", waiting]]
+    longest = sorted(scheduler.waiting.items(), key=lambda pair: -pair[1])
+    rows += [[f"waiting: {kind}", count] for kind, count in longest[:MOST] if count]
+    classes = [f"{c.name} ({', '.join(map(str, c.capacity))})" for c in scheduler.cluster.servers]
+    notes = [
+        f"capacity of a server ({', '.join(scheduler.cluster.resources)}): {_some(classes)}",
+        f"types: {_some([job_type.name for job_type in scheduler.types])}",
+    ]
+    return notebook.table(f"Scheduler: {_policy(scheduler)}", ["", "number"], rows, notes)
 
 
-def _count(things: Any) -> int:
-    """Jobs may be told one by one, or counted by type."""
-    if isinstance(things, dict) and things and all(isinstance(value, int) for value in things.values()):
-        return sum(things.values())
-    return len(things)
+def _policy(scheduler: Any) -> str:
+    return str(scheduler.policy.label)
 
 
-def _by_type(things: Any) -> Counter[str]:
-    if isinstance(things, dict) and all(isinstance(value, int) for value in things.values()):
-        return Counter({str(key): value for key, value in things.items() if value})
-    kinds: Iterable[Any] = things.values() if isinstance(things, dict) else things
-    return Counter(str(kind) for thing in kinds if (kind := getattr(thing, "type", None)) is not None)
+def _counts(scheduler: Any) -> tuple[int, int, int]:
+    """Servers, running jobs and waiting jobs."""
+    return len(scheduler.servers), len(scheduler.running), sum(scheduler.waiting.values())
+
+
+def _some(names: list[str]) -> str:
+    left = len(names) - MOST
+    return ", ".join(names[:MOST]) + (f" and {left:,} more" if left > 0 else "")

@@ -16,7 +16,6 @@ FOLDED = 16
 """the least width of a column whose text may be folded, where there is room"""
 LEAST = 8
 """and where there is not"""
-NARROW = (0, 0, 0, 0)
 _MEASURE = Console(width=1000)
 
 
@@ -64,14 +63,15 @@ def listing(*columns: str, title: str = "") -> Table:
 def fit(table: Table, width: int, order: Sequence[str]) -> list[str]:
     """Make a table no wider than the terminal, so that no figure is cut: columns that may be folded are, then the space between them
     goes, then whole columns, in this order, then names are folded further. Returns the line that says so, if any."""
+    narrow = (0, 1, 0, 0) if table.box is None else (0, 0, 0, 0)  # a box has room of its own between columns
     free = [column for column in table.columns if not column.no_wrap]
     left_out: list[str] = []
     waiting = list(order)
     for column in free:
         column.max_width = column.min_width or FOLDED
     while _width(table) > width:
-        if table.padding != NARROW:
-            table.padding = NARROW
+        if table.padding != narrow:
+            table.padding = narrow
         elif waiting:
             heading = waiting.pop(0)
             gone = [column for column in table.columns if heading_of(column) == heading]

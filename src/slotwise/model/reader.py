@@ -98,8 +98,12 @@ def _text_of(source: str | Path) -> tuple[str, str, str]:
         ) from None
     except IsADirectoryError:
         raise InputError("is a directory", where=str(path), remedy="name a TOML file in it") from None
-    except (UnicodeDecodeError, OSError) as error:
-        raise InputError(f"cannot be read: {error}", where=str(path), remedy="use a UTF-8 TOML file") from None
+    except UnicodeDecodeError:
+        remedy = "give a scenario, a TOML file in UTF-8; a trace is named in one, as workload.trace"
+        raise InputError("is not a text file", where=str(path), remedy=remedy) from None
+    except OSError as error:
+        why = error.strerror or error
+        raise InputError(f"cannot be read ({why})", where=str(path), remedy="use a UTF-8 TOML file") from None
 
 
 def _anchor_trace(tables: dict[str, Any], folder: Path) -> None:

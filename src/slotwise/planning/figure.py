@@ -10,6 +10,8 @@ from slotwise.planning.tradeoff import Tradeoff
 
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
 MARKERS = "osD^vP*"
+CLOSE = 0.08
+"""marks nearer than this leave no room for a number between them"""
 
 
 def draw(found: Tradeoff, path: str | Path) -> None:
@@ -26,7 +28,6 @@ def draw(found: Tradeoff, path: str | Path) -> None:
         figure = Figure(figsize=(8.4, 6.0), layout="constrained")
         axes = figure.add_subplot()
         best = found.recommended
-        shown = -1  # how many solvers with a proof stand there already
         for i, solver in enumerate(dict.fromkeys(setting.solver for setting in found.settings)):
             mine = [setting for setting in found.settings if setting.solver == solver]
             colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
@@ -34,16 +35,15 @@ def draw(found: Tradeoff, path: str | Path) -> None:
                 some = [setting for setting in mine if (setting.share is not None) == proven]
                 if not some:
                     continue
-                shown += proven
                 x = [setting.share or 0.0 for setting in some]
                 intervals = [setting.result.mean_queue for setting in some]
-                halves = [interval.half_width or 0.0 for interval in intervals]
                 # on a log scale what reaches 0 would reach down for ever
-                below = [min(half, 0.8 * one.mean) for half, one in zip(halves, intervals, strict=True)]
+                below = [min(one.mean - (one.low or one.mean), 0.8 * one.mean) for one in intervals]
+                above = [(one.high or one.mean) - one.mean for one in intervals]
                 axes.errorbar(
                     x,
                     [interval.mean for interval in intervals],
-                    yerr=[below, halves],
+                    yerr=[below, above],
                     color=colour,
                     marker=marker,
                     markerfacecolor=colour if proven else "white",
@@ -53,16 +53,17 @@ def draw(found: Tradeoff, path: str | Path) -> None:
                     capsize=2,
                     label=f"solver {solver}" + ("" if proven else " (nothing proven)"),
                 )
+                above_it = False
                 for n, setting in enumerate(some):
                     if proven or n in (0, len(some) - 1):
-                        # solvers take turns: to the right below the mark, to the left above it
-                        left = proven and bool(shown % 2)
+                        # neighbours that are close take turns: below the mark to the right, above it to the left
+                        above_it = not proven or (n > 0 and x[n] - x[n - 1] < CLOSE and not above_it)
                         axes.annotate(
                             f"{setting.beta:g}",
                             (setting.share or 0.0, setting.result.mean_queue.mean),
                             textcoords="offset points",
-                            xytext=(-8, 7) if left else (8, -15 if proven else 6),
-                            ha="right" if left else "left",
+                            xytext=(-5 if proven else 6, 6) if above_it else (6, -15),
+                            ha="right" if proven and above_it else "left",
                             fontsize=10,
                             color=colour,
                         )

@@ -57,7 +57,9 @@ def html(plan: Plan) -> str:
 
 def plot(plan: Plan) -> Picture:
     """Each target over the cost of what was tried, with its limit."""
-    from slotwise.looks.drawing import panels, plain_axes  # Matplotlib is slow to load
+    from matplotlib.ticker import MaxNLocator  # Matplotlib is slow to load
+
+    from slotwise.looks.drawing import panels, plain_axes
 
     style = style_of(plan.policy)
     with panels(len(plan.targets)) as (figure, all_axes):
@@ -91,6 +93,8 @@ def plot(plan: Plan) -> Picture:
             axes.set_xlabel("cost" if plan.priced else "servers", color=INK)
             axes.set_ylabel(meaning(key), color=INK)
             plain_axes(axes)
+            if not plan.priced:
+                axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         figure.suptitle(
             plan.statement if len(plan.statement) < 90 else f"{plan.scenario.name}, {plan.policy}", fontsize=9
         )

@@ -15,6 +15,7 @@ from typing import Any
 
 from slotwise._version import __version__
 from slotwise.errors import InputError
+from slotwise.looks.numbers import with_band
 from slotwise.model import Overrides, Scenario
 from slotwise.scheduling.claims import MaxWeight
 from slotwise.scheduling.policies import POLICIES
@@ -81,8 +82,7 @@ class Tradeoff:
         """The recommendation in one plain sentence."""
         best = self.recommended
         queue = best.result.mean_queue
-        half = queue.half_width
-        found = f"mean queue {queue.mean:.4g}" + (f" ± {half:.2g}" if half else "")
+        found = f"mean queue {with_band(*queue)}"
         law = ", were its arrivals Poisson" if self.scenario.workload.trace is not None else ""
         if self.proven:
             ground = f"proven below intensity {best.share:.4g}{law}, with the load at {self.intensity:.4g}"

@@ -126,7 +126,7 @@ def _differences(comparison: Comparison) -> Table:
     data = []
     for other in (one for one in comparison.results if one is not first):
         found = comparison.difference(other.policy, first.policy)
-        words = difference_in_words(found, other.mean_queue.mean, first.mean_queue.mean)
+        words = difference_in_words(found, other.mean_queue, first.mean_queue)
         rows.append((label_of(other.policy), words, with_band(*found)))
         data.append({"policy": other.policy, "against": first.policy, "difference": found.mean})
         data[-1] |= {"ci95_low": found.low, "ci95_high": found.high}
@@ -140,13 +140,15 @@ def _differences(comparison: Comparison) -> Table:
     )
 
 
-def difference_in_words(found: Interval, mean: float, reference: float) -> str:
-    """How one mean queue compares with another."""
+def difference_in_words(found: Interval, one: Interval, other: Interval) -> str:
+    """How one mean queue compares with another. Where the pairs leave doubt, intervals that lie apart settle it: of queues
+    that differ a lot from run to run they are the surer sign."""
+    mean, reference = one.mean, other.mean
     if found.low is None or found.high is None:
         return "not known: one run shows no spread"
     if found.low == found.high == 0:
         return "the same"
-    if found.low <= 0 <= found.high:
+    if found.low <= 0 <= found.high and not _apart(one, other):
         return "no clear difference: it may be chance"
     longer = found.mean > 0
     ratio = mean / reference if longer and reference > 0 else reference / mean if mean > 0 else float("inf")
@@ -157,6 +159,13 @@ def difference_in_words(found: Interval, mean: float, reference: float) -> str:
         return f"{brief(ratio)} times as {'long' if longer else 'short'}"
     change = abs(mean / reference - 1)
     return f"{change:.0%} {word}" if change >= 0.005 else f"{word} by less than 1%"
+
+
+def _apart(one: Interval, other: Interval) -> bool:
+    """Whether two intervals have nothing in common."""
+    if one.low is None or one.high is None or other.low is None or other.high is None:
+        return False
+    return one.low > other.high or other.low > one.high
 
 
 def _tails(results: Results, names: list[str]) -> Figure:

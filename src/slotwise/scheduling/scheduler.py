@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise.errors import InputError, SlotwiseError
+from slotwise.looks.schedulers import scheduler_html, scheduler_line
 from slotwise.model import Cluster, JobType, Scenario, ServerClass, integers
 from slotwise.model.checks import check_cluster, check_types
 from slotwise.packing import spaces_of
@@ -326,6 +327,12 @@ class Scheduler:
         """The servers that are here, draining ones included."""
         rows = self._store.arrays["servers"]
         return [server for server, number in self._servers.items() if rows[number, STATUS] != ABSENT]
+
+    def __repr__(self) -> str:
+        return scheduler_line(self)
+
+    def _repr_html_(self) -> str:
+        return scheduler_html(self)
 
     def attempt(self, job: Hashable) -> int:
         """How often the job was placed, the present time included where it runs."""

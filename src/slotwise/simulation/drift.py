@@ -51,6 +51,11 @@ class Stability(enum.StrEnum):
     TOO_SHORT = "too short"
     NEVER_STARTS = "never starts"
 
+    @property
+    def unbounded(self) -> bool:
+        """The queue was found to grow, of all jobs or of some that never start."""
+        return self in (Stability.GROWS, Stability.NEVER_STARTS)
+
 
 class Drift(NamedTuple):
     """How one queue moves."""

@@ -199,7 +199,7 @@ class Result:
     @property
     def grows(self) -> bool:
         """They do not."""
-        return self.verdict in (Stability.GROWS, Stability.NEVER_STARTS)
+        return self.verdict.unbounded
 
     @cached_property
     def certified(self) -> bool:

@@ -22,7 +22,7 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from slotwise.errors import InputError
-from slotwise.files import whole
+from slotwise.files import told, whole
 from slotwise.workloads.traces.schema import METADATA_KEY, Trace, TraceMeta, fault_of, tidy
 from slotwise.workloads.traces.tables import (
     BadRowError,
@@ -227,7 +227,8 @@ class Spool:
             self.folder = tempfile.TemporaryDirectory(prefix="slotwise-")
         frame = self._sorted()
         self.files.append(Path(self.folder.name) / f"{len(self.files):06}.parquet")
-        frame.write_parquet(self.files[-1], compression="lz4", row_group_size=1 << 16)
+        with told(self.files[-1]):
+            frame.write_parquet(self.files[-1], compression="lz4", row_group_size=1 << 16)
         self.arrivals.append(frame["arrival"])
         self.held, self.held_jobs = [], 0
 

@@ -159,7 +159,8 @@ def _pods(intake: Intake) -> tuple[list[dict[str, Any]], list[tuple[str, dict[st
             except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as problem:
                 wrong = isinstance(problem, (ValueError, OverflowError))
                 kind = "text in a number or time" if wrong else "not a pod"
-                intake.bad.found(kind, where, detail=f"{type(problem).__name__}: {problem}")
+                detail = f"has no {problem}" if isinstance(problem, KeyError) else str(problem)
+                intake.bad.found(kind, where, detail=detail)
                 continue
             if pod["uid"] in seen:
                 intake.bad.found("duplicate id in uid", where, detail=pod["id"])

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from slotwise.looks.numbers import NONE, number
-from slotwise.looks.terminal import FOLDED, fit, plain
+from slotwise.looks.terminal import FOLDED, LEAST, fit, plain
 from slotwise.workloads.traces.schema import Trace
 from slotwise.workloads.traces.summary import Summary
 from slotwise.workloads.typemaking import Typing
@@ -52,7 +52,7 @@ def _facts(summary: Summary) -> Table:
     return facts
 
 
-def summary_view(summary: Summary) -> RenderableType:
+def summary_view(summary: Summary, width: int = 80) -> RenderableType:
     """The whole summary."""
     units = [f"\n{summary.units.get(name, '')}" for name in summary.demand]
     spread = plain(
@@ -69,11 +69,10 @@ def summary_view(summary: Summary) -> RenderableType:
         servers = summary.load_in_servers.get(name)
         seen = (summary.window or {}).get(name, {})
         load.add_row(name, number(value), number(servers), number(seen.get("mean")), number(seen.get("peak")))
-    told = (
-        [Text(summary.window_words.replace("this capacity", "one server's capacity"))]
-        if summary.window_words
-        else []
-    )
+    load.columns[0].min_width = LEAST
+    told = [Text(line, "dim") for line in fit(load, width, ("offered", "mean in the trace"))]
+    if summary.window_words:
+        told.append(Text(summary.window_words.replace("this capacity", "one server's capacity")))
     burst = plain("window", "dispersion", title="burstiness (1 is Poisson)")
     for window, value in summary.burstiness["idc"].items():
         burst.add_row(duration_text(float(window.removesuffix("s"))), number(value))
