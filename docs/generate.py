@@ -93,10 +93,12 @@ def default(field: FieldInfo) -> str:
     return f"`{value}`"
 
 
-def keys_of(model: type[BaseModel]) -> Iterator[str]:
-    """A row for each key of a model."""
+def keys_of(model: type[BaseModel], *only: str) -> Iterator[str]:
+    """A row for each key of a model, or for some."""
     yield from table("key", "value", "default", "meaning")
     for name, field in model.model_fields.items():
+        if only and name not in only:
+            continue
         yield row(f"`{name}`", kind(field.annotation) + limits(field), default(field), field.description or "")
 
 
@@ -125,6 +127,7 @@ def scenario_page() -> str:
         "",
         "Scenarios that ship: " + ", ".join(f"`{name}`" for name in shipped_scenarios()) + ".",
     ]
+    lines += ["", "## At the top of the file", "", *keys_of(scenario.Scenario, "name", "time_unit")]
     for heading, model in parts.items():
         lines += ["", f"## `{heading}`", "", inspect.getdoc(model) or "", "", *keys_of(model)]
     lines += ["", "## Laws", "", inspect.getdoc(laws) or ""]

@@ -1,6 +1,7 @@
 """Resources, job types, server classes and scenarios: validated, immutable, with exact decimal sizes."""
 
 from slotwise.model.integers import Integers, integers
+from slotwise.model.rateprofile import RateProfile
 from slotwise.model.reader import Overrides, changed, load_scenario, parse_scenario, shipped_scenarios
 from slotwise.model.scenario import (
     Cluster,
@@ -14,14 +15,17 @@ from slotwise.model.scenario import (
     TypeMaking,
     Workload,
 )
+from slotwise.model.units import SECONDS, labelled, per_time, span, time_in, with_unit
 
 __all__ = [
+    "SECONDS",
     "Cluster",
     "Failures",
     "Integers",
     "JobType",
     "Overrides",
     "PolicyChoice",
+    "RateProfile",
     "Run",
     "Scenario",
     "ServerClass",
@@ -30,7 +34,12 @@ __all__ = [
     "Workload",
     "changed",
     "integers",
+    "labelled",
     "load_scenario",
     "parse_scenario",
+    "per_time",
     "shipped_scenarios",
+    "span",
+    "time_in",
+    "with_unit",
 ]

@@ -14,6 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from slotwise.model.labels import Labels, Requirements
 from slotwise.model.laws import ArrivalLaw, Exponential, Poisson, ServiceLaw
+from slotwise.model.rateprofile import RateProfile
+from slotwise.model.units import SECONDS, TimeUnit
 
 Size = Annotated[Decimal, Field(ge=0, allow_inf_nan=False, max_digits=24)]
 Name = Annotated[str, Field(min_length=1)]
@@ -66,6 +68,7 @@ class Cluster(Part):
     """The machines."""
 
     resources: tuple[Name, ...] = Field(min_length=1, description="names of the resources, in order")
+    units: dict[Name, Name] = Field({}, description='what resources are counted in, such as `{ memory = "GB" }`')
     servers: tuple[ServerClass, ...] = Field(min_length=1, description="the server classes")
     events: tuple[ServerEvent, ...] = Field((), description="joins, drains and failures at known times")
 
@@ -89,6 +92,9 @@ class JobType(Part):
         description="labels that a server must have, each with the value or the list of values that will do, such as"
         ' `{ gpu = ["a100", "h100"] }`',
     )
+    profile: RateProfile | None = Field(
+        None, description="how this type's rate changes over time, where it differs"
+    )
     arrivals: ArrivalLaw | None = Field(None, description="arrival law of this type, where it differs")
     service: ServiceLaw | None = Field(None, description="service law of this type, where it differs")
 
@@ -108,9 +114,14 @@ class Workload(Part):
 
     trace: str | None = Field(None, description="a trace file (Parquet), instead of rates and laws")
     typing: TypeMaking = Field(TypeMaking(), description="trace only: from demands to queue types")
-    time_scale: Positive = Field(1.0, description="trace only: seconds of the trace per unit of time")
+    time_scale: Positive = Field(
+        1.0, description="trace only: seconds of the trace per unit of time, where there is no time_unit"
+    )
     intensity: Positive | None = Field(
         None, description="scale all rates so that the load is on the boundary of this share of the capacity region"
+    )
+    profile: RateProfile | None = Field(
+        None, description='how rates change over time, such as `{ period = "day", rates = [0.5, 1.5, 1] }`'
     )
     arrivals: ArrivalLaw = Field(Poisson(), description="arrival law of every type")
     service: ServiceLaw = Field(Exponential(), description="service law of every type")
@@ -152,11 +163,28 @@ class Scenario(Part):
     """Cluster, types, workload, policy and run."""
 
     name: str = Field("scenario", description="shown in results; the file's name by default")
+    time_unit: TimeUnit | None = Field(None, description="the unit of every time and rate; shown with the figures")
     cluster: Cluster
     types: tuple[JobType, ...] = Field((), description="the job types (not needed with a trace)")
     workload: Workload = Field(Workload())
     policy: PolicyChoice = Field(PolicyChoice(name="guarded"))
     run: Run = Field(Run())
+
+    @property
+    def units(self) -> dict[str, Any]:
+        """The units of its figures, for JSON."""
+        return {"time_unit": self.time_unit, "units": dict(self.cluster.units)}
+
+    @property
+    def period(self) -> float | None:
+        """The time after which all rates are the same again; None where none of them changes."""
+        profiles = [self.workload.profile, *(job_type.profile for job_type in self.types)]
+        return max((one.span(self.time_unit) for one in profiles if one is not None), default=None)
+
+    @property
+    def seconds(self) -> float:
+        """Of a trace's time in one unit of the scenario's time."""
+        return SECONDS[self.time_unit] if self.time_unit else self.workload.time_scale
 
     def model_post_init(self, _context: Any) -> None:
         from slotwise.model.checks import check  # it needs the classes of this module

@@ -102,6 +102,7 @@ class Tradeoff:
             "scenario": self.scenario.name,
             "seed": self.scenario.run.seed,
             "version": __version__,
+            **self.scenario.units,
             "policy": self.policy,
             "intensity": self.intensity if math.isfinite(self.intensity) else None,
             "settings": [

@@ -23,6 +23,7 @@ from slotwise.simulation.agenda import AgendaStore
 from slotwise.simulation.choice import Choice
 from slotwise.simulation.measurements import Measurements, read
 from slotwise.simulation.meter import MeterStore
+from slotwise.simulation.periods import ODD, whole_periods
 from slotwise.simulation.serverevents import ServerEvents
 from slotwise.simulation.statistics import mser5
 from slotwise.workloads.jobs import Jobs
@@ -265,6 +266,9 @@ class _Limits:
         if events is None and n_jobs is None and run.until is None:
             if jobs.count is None:
                 events = task.events or DEFAULT_EVENTS
+                if jobs.period is not None:
+                    until, warm = whole_periods(jobs.period, jobs.rate, events, share)
+                    return cls(None, None, until, warm / until)
             else:
                 n_jobs = jobs.count
         return cls(events, n_jobs, run.until, share)
@@ -276,7 +280,7 @@ class _Limits:
             agenda.limit_jobs, agenda.warm_jobs = self.jobs, int(self.warmup * self.jobs)
         elif self.until is not None:
             agenda.limit_time, agenda.warm_time = self.until, self.warmup * self.until
-        meter.sample_every = 1.0 / max(jobs.rate, 1e-300)
+        meter.sample_every = (1.0 if jobs.period is None else ODD) / max(jobs.rate, 1e-300)
         meter.slowdown_floor = 0.01 * jobs.typical_service
 
     def done(self, agenda: Any, now: float) -> float:

@@ -25,6 +25,8 @@ class Jobs:
     open: Callable[[SeedSequence], Source]
     count: int | None = None
     """how many jobs there are; None where there is no end"""
+    period: float | None = None
+    """after which all rates are the same again; None where they do not change, or nobody knows"""
 
     @property
     def rate(self) -> float:
@@ -66,4 +68,5 @@ def jobs_from_laws(scenario: Scenario, rates: NDArray[np.float64]) -> Jobs:
         rates=rates,
         mean_service=np.array([job_type.mean_service for job_type in scenario.types]),
         open=_FromLaws(scenario, rates),
+        period=scenario.period,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.random import SeedSequence
 from numpy.typing import NDArray
 
-from slotwise.errors import InputError
+from slotwise.errors import InputError, SlotwiseWarning
 from slotwise.model import Cluster, JobType, Scenario, TypeMaking, integers
 from slotwise.model.checks import check_types
 from slotwise.workloads.fitting import treat_too_large
@@ -20,6 +21,7 @@ from slotwise.workloads.generators import azure_like, google_like
 from slotwise.workloads.jobs import Jobs
 from slotwise.workloads.source import Source, TraceSource
 from slotwise.workloads.traces import Trace, read_trace
+from slotwise.workloads.traces.schema import UNKNOWN_UNIT
 from slotwise.workloads.typemaking import Typing, make_types
 
 DIGITS = 6
@@ -44,7 +46,7 @@ class _FromTrace:
 def jobs_from_trace(scenario: Scenario) -> Jobs:
     """The workload of a scenario that names a trace."""
     trace = open_trace(scenario.workload.trace or "", scenario.run.jobs, scenario.run.seed)
-    return jobs_of_trace(trace, scenario.cluster, scenario.workload.typing, scenario.workload.time_scale)
+    return jobs_of_trace(trace, scenario.cluster, scenario.workload.typing, scenario.seconds)
 
 
 @lru_cache(maxsize=4)
@@ -72,6 +74,7 @@ def jobs_of_trace(trace: Trace, cluster: Cluster, typing: TypeMaking, time_scale
                 remedy=f"use some of: {', '.join(trace.resources)}, or one resource called size",
             )
         trace = trace.only(cluster.resources)  # what servers do not have costs nothing
+        _compare_units(trace, cluster)
     room = _capacities(trace, cluster)
     if room:
         trace = treat_too_large(trace, room, typing.too_large, remedy=TOO_LARGE)
@@ -115,6 +118,18 @@ def jobs_of_trace(trace: Trace, cluster: Cluster, typing: TypeMaking, time_scale
         ),
         count=len(trace),
     )
+
+
+def _compare_units(trace: Trace, cluster: Cluster) -> None:
+    """Numbers in one unit do not fit servers that are counted in another."""
+    for name, unit in cluster.units.items():
+        theirs = trace.meta.units.get(name, UNKNOWN_UNIT)
+        if theirs not in (unit, UNKNOWN_UNIT):
+            warnings.warn(
+                f"{trace.name} counts {name} in {theirs!r}, and cluster.units in {unit!r}: they are taken to be the same",
+                SlotwiseWarning,
+                stacklevel=2,
+            )
 
 
 def _capacities(trace: Trace, cluster: Cluster) -> list[list[float]]:
