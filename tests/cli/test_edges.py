@@ -284,7 +284,7 @@ def test_names_stay_on_narrow_terminals(
     assert "fifo" in out
     assert "verdict" in out
     _, out, _ = called(capsys, "trace", "types", "jobs.parquet")
-    assert out.replace("\n", "").replace(" ", "").count("cpu0.") >= 4
+    assert out.replace("\n", "").replace(" ", "").count("cpu-0.") >= 4
     assert "…" not in out
 
 

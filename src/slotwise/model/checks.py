@@ -23,7 +23,7 @@ def check(scenario: Scenario) -> None:
     if scenario.workload.trace is not None:
         _check_trace(scenario)
         return
-    for key in _changed(scenario.workload, "typing", "time_scale"):
+    for key in _changed(scenario.workload, "typing", "time_scale", "start"):
         raise InputError("is for traces only", where=f"workload.{key}", remedy="remove it, or give workload.trace")
     if not scenario.types:
         raise InputError(

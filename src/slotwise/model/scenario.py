@@ -114,6 +114,9 @@ class Workload(Part):
 
     trace: str | None = Field(None, description="a trace file (Parquet), instead of rates and laws")
     typing: TypeMaking = Field(TypeMaking(), description="trace only: from demands to queue types")
+    start: Literal["empty", "warm"] = Field(
+        "empty", description="trace only: begin with no job, or with those that would be running by then"
+    )
     time_scale: Positive = Field(
         1.0, description="trace only: seconds of the trace per unit of time, where there is no time_unit"
     )

@@ -71,7 +71,7 @@ class Task:
     def repeats(self) -> bool:
         """Whether the jobs are the same in every replication, and the servers are."""
         failing = any(server.failures is not None for server in self.scenario.cluster.servers)
-        return self.scenario.workload.trace is not None and not failing
+        return self.scenario.workload.trace is not None and not failing and not self.jobs.running
 
     def same_again(self, first: Measurements) -> bool:
         """Whether every other replication would be like the first: nothing is left to chance. (A policy of the user's own may draw
@@ -271,13 +271,16 @@ class _Limits:
                     return cls(None, None, until, warm / until)
             else:
                 n_jobs = jobs.count
+        elif n_jobs is not None:
+            n_jobs += jobs.running
         return cls(events, n_jobs, run.until, share)
 
     def write(self, agenda: Any, meter: Any, jobs: Jobs) -> None:
         if self.events is not None:
             agenda.limit_events, agenda.warm_events = self.events, int(self.warmup * self.events)
         elif self.jobs is not None:
-            agenda.limit_jobs, agenda.warm_jobs = self.jobs, int(self.warmup * self.jobs)
+            agenda.limit_jobs = self.jobs  # those that run at the start are warm-up
+            agenda.warm_jobs = jobs.running + int(self.warmup * (self.jobs - jobs.running))
         elif self.until is not None:
             agenda.limit_time, agenda.warm_time = self.until, self.warmup * self.until
         meter.sample_every = (1.0 if jobs.period is None else ODD) / max(jobs.rate, 1e-300)
