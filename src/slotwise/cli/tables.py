@@ -22,6 +22,8 @@ UNENDED = 1e-3
 """share of the jobs that still waited when the run ended: told from here on"""
 
 
+MANY_SERVERS = 10_000
+"""from here on it is told how long they took to set up"""
 STYLES = {
     Stability.STABLE: "green",
     Stability.GROWS: "bold red",
@@ -118,6 +120,10 @@ def _notes(results: Sequence[Result]) -> list[str]:
         notes.append(f"no size-blind policy can have a mean queue below {number(bound.mean_queue)} ({kind})")
     told = window_words(results[0].scenario)
     notes += [told.replace("this capacity", "the capacity of all servers")] if told else []
+    servers = results[0].scenario.cluster.n_servers
+    if servers >= MANY_SERVERS:
+        taken = max(result.setup_seconds for result in results)
+        notes.append(f"to set up {servers:,} servers took {taken:.2f} s a run")
     notes.append(
         f"{sum(r.events_per_second for r in results) / len(results) / 1e6:.1f} million events a second a core"
     )

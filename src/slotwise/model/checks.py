@@ -37,6 +37,8 @@ def check(scenario: Scenario) -> None:
 
 def check_cluster(cluster: Cluster, *, may_be_empty: bool = False) -> None:
     """Names are unique, capacities have the right length, there is at least one server, or servers may come later."""
+    from slotwise.model.scenario import MOST_SERVERS  # which needs this module
+
     _unique(cluster.resources, "cluster.resources", "resource")
     _unique([server.name for server in cluster.servers], "cluster.servers", "server class")
     for name in cluster.units:
@@ -52,6 +54,12 @@ def check_cluster(cluster: Cluster, *, may_be_empty: bool = False) -> None:
         if server.feasible is None and not any(server.capacity):
             raise InputError("a server without any capacity", where=f"{where}.capacity", remedy="give it some")
     joining = sum(event.count for event in cluster.events if event.action == "join")
+    if cluster.n_servers + joining > MOST_SERVERS:
+        raise InputError(
+            f"there are {cluster.n_servers + joining:,} servers",
+            where="cluster.servers",
+            remedy=f"use {MOST_SERVERS:,} at most, in all classes together",
+        )
     if cluster.n_servers + joining == 0 and not may_be_empty:
         raise InputError(
             "there are no servers", where="cluster.servers", remedy="give a class a count of 1 or more"

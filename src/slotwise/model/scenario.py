@@ -61,7 +61,7 @@ class ServerEvent(Part):
     at: NonNegative = Field(description="when")
     action: Literal["join", "drain", "fail"] = Field(description="join, drain (finish, then leave) or fail")
     servers: Name = Field(description="name of the server class")
-    count: int = Field(1, ge=1, description="how many servers of the class")
+    count: int = Field(1, ge=1, le=MOST_SERVERS, description="how many servers of the class")
 
 
 class Cluster(Part):

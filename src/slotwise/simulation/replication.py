@@ -136,11 +136,11 @@ def prepare(task: Task) -> Prepared:
     hooks = store.policy.hooks()
     limits = _Limits.of(task)
     limits.write(agenda.record, meters.record, jobs)
-    for number, c, _ in timeline.initial:
-        if start is None:
-            drive.join(state, number, c, hooks.join)
-        meters.arrays["capacity_now"] += jobs.sizes.capacity[c]
-        meters.record.servers_now += 1
+    if start is None:
+        drive.join_all(state, timeline.numbers, timeline.classes, hooks.join)
+    of_class = np.bincount(timeline.classes, minlength=len(jobs.sizes.capacity))
+    meters.arrays["capacity_now"] += of_class @ jobs.sizes.capacity.astype(np.float64)
+    meters.record.servers_now += len(timeline.numbers)
     if start is not None:
         takeup.take_up(scenario, jobs.types, store, agenda, meters, start, generator(seed, RESIDUALS))
     if state.tick_rate > 0:
@@ -169,7 +169,9 @@ def compile_for(task: Task) -> None:
 
 def _run(task: Task, progress: Progress | None, stopped: Callable[[], bool] | None) -> Measurements:
     with ahead.by_others(ahead.LOOP):
+        before = time.thread_time()
         ready = prepare(task)
+        setup = time.thread_time() - before
         ahead.wait(ahead.LOOP)
     state: Any = ready.store.state
     begun = time.perf_counter()
@@ -177,7 +179,9 @@ def _run(task: Task, progress: Progress | None, stopped: Callable[[], bool] | No
     measuring.finish(state, ready.agenda.record, ready.meters.record)
     seconds = time.perf_counter() - begun
     drew = _drawn(ready.store, ready.agenda) != ready.undrawn
-    return read(ready.store, ready.agenda, ready.meters, task.choice.name, task.replication, seconds, drew, demands)
+    return read(
+        ready.store, ready.agenda, ready.meters, task.choice.name, task.replication, (seconds, setup), drew, demands
+    )
 
 
 def _drive(

@@ -233,6 +233,11 @@ class Result:
         """Speed of the simulator, per core: the median over the replications, of which the first may have compiled."""
         return float(np.median([run.events / run.seconds for run in self.runs]))
 
+    @property
+    def setup_seconds(self) -> float:
+        """What it took to set up one run, of the processor: the median, as the first may have compiled."""
+        return float(np.median([run.setup for run in self.runs]))
+
     def _mean(self, name: str) -> float:
         return float(np.mean([getattr(run, name) for run in self.runs]))
 
@@ -244,6 +249,7 @@ class Result:
             "replications": len(self.runs),
             "events": self.runs[0].events,
             "events_per_second": self.events_per_second,
+            "setup_seconds": self.setup_seconds,
             "mean_queue": {
                 "mean": self.mean_queue.mean,
                 "ci95": [self.mean_queue.low, self.mean_queue.high],

@@ -45,14 +45,16 @@ class ServerEvents:
         self, cluster: Cluster, seed: SeedSequence, present: Sequence[Present] | None = None, places: int = 0
     ) -> None:
         """`present` are other servers than the cluster's own to begin with, with numbers below `places`."""
+        counts = [server.count for server in cluster.servers]
         if present is None:
-            kinds = [c for c, server in enumerate(cluster.servers) for _ in range(server.count)]
-            present, places = [Present(number, c, True) for number, c in enumerate(kinds)], len(kinds)
-        self.initial = list(present)
-        numbers: dict[str, list[int]] = {server.name: [] for server in cluster.servers}
-        for number, c, takes_jobs in present:
-            if takes_jobs:
-                numbers[cluster.servers[c].name].append(number)
+            self.classes = np.repeat(np.arange(len(counts)), counts)
+            """of the servers that are there from the start"""
+            self.numbers = np.arange(len(self.classes))
+            takes_jobs, places = np.ones(len(self.classes), np.bool_), len(self.classes)
+        else:
+            self.classes = np.array([one.server_class for one in present], np.int64)
+            self.numbers = np.array([one.number for one in present], np.int64)
+            takes_jobs = np.array([one.takes_jobs for one in present], np.bool_)
         self.max_servers = places
         self._queue: list[tuple[float, int, int, int]] = []
         """(time, server, kind, class)"""
@@ -60,9 +62,16 @@ class ServerEvents:
         self._gone: dict[int, float] = {}
         """when a server is drained, or fails, for good"""
         self._cluster, self._seed = cluster, seed
-        for number, c, takes_jobs in present:
-            if takes_jobs:
-                self._draw(number, c, FAIL, 0.0)
+        for c, server in enumerate(cluster.servers):
+            if server.failures is not None:
+                for number in self.numbers[(self.classes == c) & takes_jobs].tolist():
+                    self._draw(number, c, FAIL, 0.0)
+        named = {event.servers for event in cluster.events}
+        numbers: dict[str, list[int]] = {
+            server.name: self.numbers[(self.classes == c) & takes_jobs].tolist()
+            for c, server in enumerate(cluster.servers)
+            if server.name in named
+        }
         order = [server.name for server in cluster.servers]
         for event in sorted(cluster.events, key=lambda event: event.at):
             c = order.index(event.servers)
