@@ -4,6 +4,8 @@ from slotwise.model.integers import Integers, integers
 from slotwise.model.rateprofile import RateProfile
 from slotwise.model.reader import Overrides, changed, load_scenario, parse_scenario, shipped_scenarios
 from slotwise.model.scenario import (
+    MOST_EVENTS,
+    MOST_SERVERS,
     Cluster,
     Failures,
     JobType,
@@ -18,6 +20,8 @@ from slotwise.model.scenario import (
 from slotwise.model.units import SECONDS, labelled, per_time, span, time_in, with_unit
 
 __all__ = [
+    "MOST_EVENTS",
+    "MOST_SERVERS",
     "SECONDS",
     "Cluster",
     "Failures",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from slotwise.errors import InputError
 from slotwise.model.integers import integers
 from slotwise.model.labels import in_words, unmet
-from slotwise.model.laws import BatchArrivals, MarkovModulated
+from slotwise.model.laws import SMALLEST, BatchArrivals, MarkovModulated
 from slotwise.model.rateprofile import is_whole
 from slotwise.model.units import with_unit
 
@@ -31,6 +31,7 @@ def check(scenario: Scenario) -> None:
         )
     check_types(scenario.cluster, scenario.types)
     _check_rates(scenario)
+    _check_intensity(scenario.workload.intensity)
     _check_profiles(scenario)
     _check_run(scenario)
 
@@ -159,9 +160,12 @@ def _largest_shortfall(cluster: Cluster, servers: Sequence[ServerClass], job_typ
     return "each resource fits some server, but no server has enough of all"
 
 
-def _check_rates(scenario: Scenario) -> None:
-    from slotwise.model.scenario import SMALLEST  # which needs this module
+def _not_too_small(value: float | None, where: str) -> None:
+    if value is not None and 0 < value < SMALLEST:
+        raise InputError(f"is {value:g}", where=where, remedy=f"use another unit of time: {SMALLEST:g} or more")
 
+
+def _check_rates(scenario: Scenario) -> None:
     arrivals = scenario.workload.arrivals
     if isinstance(arrivals, BatchArrivals):
         _check_batches(scenario, arrivals)
@@ -174,13 +178,8 @@ def _check_rates(scenario: Scenario) -> None:
                 where=f"{where}.arrivals",
                 remedy="move the law to workload.arrivals",
             )
-        for key, value in (("rate", job_type.rate), ("mean_service", job_type.mean_service)):
-            if value is not None and 0 < value < SMALLEST:
-                raise InputError(
-                    f"is {value:g}",
-                    where=f"{where}.{key}",
-                    remedy=f"use another unit of time: {SMALLEST:g} or more",
-                )
+        _not_too_small(job_type.rate, f"{where}.rate")
+        _not_too_small(job_type.mean_service, f"{where}.mean_service")
         if job_type.rate is None:
             raise InputError(
                 "has no rate",
@@ -193,6 +192,9 @@ def _check_rates(scenario: Scenario) -> None:
 
 def _check_batches(scenario: Scenario, arrivals: BatchArrivals) -> None:
     names = [job_type.name for job_type in scenario.types]
+    _not_too_small(arrivals.rate, "workload.arrivals.rate")
+    for i, job_type in enumerate(scenario.types):
+        _not_too_small(job_type.mean_service, f"types[{i}] ({job_type.name}).mean_service")
     for i, batch in enumerate(arrivals.batches):
         for name in batch.jobs:
             if name not in names:
@@ -212,6 +214,11 @@ def _check_batches(scenario: Scenario, arrivals: BatchArrivals) -> None:
                 where=f"types[{i}] ({job_type.name}).rate",
                 remedy="remove it: the batches say how many jobs arrive",
             )
+
+
+def _check_intensity(intensity: float | None) -> None:
+    if intensity is not None and intensity < SMALLEST:
+        raise InputError(f"is {intensity:g}", where="workload.intensity", remedy=f"use {SMALLEST:g} or more")
 
 
 def _check_profiles(scenario: Scenario) -> None:

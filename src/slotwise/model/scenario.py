@@ -13,17 +13,18 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from slotwise.model.labels import Labels, Requirements
-from slotwise.model.laws import ArrivalLaw, Exponential, Poisson, ServiceLaw
+from slotwise.model.laws import LARGEST, ArrivalLaw, Exponential, Poisson, ServiceLaw
 from slotwise.model.rateprofile import RateProfile
 from slotwise.model.units import SECONDS, TimeUnit
 
 Size = Annotated[Decimal, Field(ge=0, allow_inf_nan=False, max_digits=24)]
 Name = Annotated[str, Field(min_length=1)]
-LARGEST, SMALLEST = 1e30, 1e-30
-"""numbers beyond these overflow, or vanish, when they are multiplied: another unit would be better"""
 Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
 MOST_SERVERS = 10_000_000
+MOST_EVENTS = 10**12
+"""of a run: about a day of computing"""
+MOST_RUNS = 10_000
 
 
 class Part(BaseModel):
@@ -145,8 +146,10 @@ class PolicyChoice(BaseModel):
 class Run(Part):
     """How long, how often, from which seed."""
 
-    events: int | None = Field(None, ge=1, description="stop after so many arrivals and completions")
-    jobs: int | None = Field(None, ge=1, description="stop after so many arrivals")
+    events: int | None = Field(
+        None, ge=1, le=MOST_EVENTS, description="stop after so many arrivals and completions"
+    )
+    jobs: int | None = Field(None, ge=1, le=MOST_EVENTS, description="stop after so many arrivals")
     until: Positive | None = Field(None, description="stop at this time")
     warmup: Annotated[float, Field(ge=0, lt=1)] | Literal["auto"] = Field(
         0.25, description='share of the run that is dropped first, or "auto" (MSER-5)'
@@ -154,6 +157,7 @@ class Run(Part):
     replications: int = Field(
         5,
         ge=1,
+        le=MOST_RUNS,
         description="independent runs; to begin with, where no length is given: then as many as `precision` takes",
     )
     precision: Annotated[float, Field(gt=0, lt=1)] = Field(

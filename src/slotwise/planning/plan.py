@@ -18,13 +18,14 @@ from slotwise._version import __version__
 from slotwise.errors import InputError, SlotwiseError
 from slotwise.looks.notebook import to_pandas
 from slotwise.looks.numbers import finite
-from slotwise.model import Overrides, Scenario, span, with_unit
+from slotwise.model import MOST_SERVERS, Overrides, Scenario, span, with_unit
 from slotwise.planning import search, showing
 from slotwise.planning.limit import Limit, cheapest
 from slotwise.planning.targets import Targets, check_targets, estimate, meaning, measure, shown, unit_of
 from slotwise.planning.trials import LOOKS, Counts, Question, Trial, Trials
 from slotwise.simulation.choice import Choice
 from slotwise.simulation.periods import QueueOverPeriod, queue_over_period
+from slotwise.simulation.serverevents import check_pace
 from slotwise.simulation.simulate import InterruptedRunError, as_scenario
 from slotwise.simulation.statistics import Interval
 from slotwise.simulation.workload import jobs_of
@@ -242,6 +243,7 @@ def plan(
     choice = Choice.of(ready, policy, **options)
     choice.make()  # so that a mistake is seen before anything runs
     jobs = jobs_of(ready)
+    check_pace(ready.cluster, jobs.rate)
     checked = check_targets(targets, [job_type.name for job_type in jobs.types], ready.time_unit)
     costs, priced = _costs(ready)
     names = tuple(server.name for server in ready.cluster.servers)
@@ -286,6 +288,8 @@ def _bounds(scenario: Scenario, keep: bool, least: Mapping[str, int], most: Mapp
                 )
             if n < 0:
                 raise InputError(f"is {n} for {name}", where=where, remedy="give 0 or more")
+            if n > MOST_SERVERS:
+                raise InputError(f"is {n:,} for {name}", where=where, remedy=f"give {MOST_SERVERS:,} at most")
     low = tuple(max(least.get(server.name, 0), server.count if keep else 0) for server in servers)
     if not most:
         return search.Bounds(low)

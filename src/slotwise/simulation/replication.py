@@ -33,6 +33,8 @@ from slotwise.workloads.source import Chunk, Source
 CHUNK = 16_384
 FIRST_CHUNK = 1_024
 DEFAULT_EVENTS = 200_000
+MOST_ROOM = 4_000_000
+"""for jobs, to begin with; there will be more where it is needed"""
 WORKLOAD, SERVERS, RESIDUALS = 0, 2, 4
 """which child of a replication's seed is for what; 1 and 3 are the policy's and its clock's (`chance`)"""
 
@@ -114,7 +116,9 @@ def make_store(task: Task, max_servers: int) -> Store:
         spaces=spaces_of(scenario.cluster.servers, jobs.sizes),
         random=chance.words_of(scenario.run.seed, task.replication),
         mean_service=jobs.mean_service,
-        max_jobs=int(1.2 * jobs.mean_in_service) + 32 + (task.start.n_jobs if task.start is not None else 0),
+        max_jobs=int(min(1.2 * jobs.mean_in_service, MOST_ROOM))
+        + 32
+        + (task.start.n_jobs if task.start is not None else 0),
     )
 
 

@@ -9,10 +9,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import SeedSequence
 
+from slotwise.errors import InputError
 from slotwise.model import Cluster
 from slotwise.simulation.churn import DRAIN, FAIL, JOIN
 from slotwise.workloads.laws import generator
 
+MOST_FAILURES = 10_000.0
+"""between two jobs, of all servers of a class"""
 KINDS = {"join": JOIN, "drain": DRAIN, "fail": FAIL}
 
 
@@ -23,6 +26,21 @@ class ServerEvent(NamedTuple):
     kind: int
     server: int
     server_class: int
+
+
+def check_pace(cluster: Cluster, rate: float) -> None:
+    """Refuse servers that fail so often that a run would hardly ever come to its next job."""
+    for i, server in enumerate(cluster.servers):
+        if server.failures is None or not server.count:
+            continue
+        turn = server.failures.mean_time_between + server.failures.mean_repair
+        often = server.count / turn / max(rate, 1e-300)
+        if often > MOST_FAILURES:
+            raise InputError(
+                f"servers fail {often:.3g} times between two jobs",
+                where=f"cluster.servers[{i}] ({server.name}).failures",
+                remedy="use longer times, or another unit of time for rates",
+            )
 
 
 class Present(NamedTuple):
