@@ -10,7 +10,10 @@ from numpy.random import SeedSequence
 from scipy import stats
 
 from slotwise.errors import InputError
+from slotwise.looks.numbers import number
 from slotwise.model import RateProfile, parse_scenario
+from slotwise.report.comparison import comparison_page
+from slotwise.simulation.result import Comparison
 from slotwise.simulation.simulate import simulate
 from slotwise.theory.capacity import assess
 from slotwise.workloads.laws import child
@@ -169,6 +172,8 @@ def test_a_run_is_whole_periods_and_shows_the_queue_at_the_peak() -> None:
     assert 18 <= found.when[0] <= 24 or found.when[0] < 2
     assert np.mean(found.mean) == pytest.approx(result.mean_queue.mean, rel=0.1)
     assert str(result.verdict) == "stable"
+    told = comparison_page(Comparison((result,))).lead
+    assert f"of each 24 h, {number(found.peak)} jobs on average." in told[-1]
 
 
 def test_a_mean_above_what_servers_carry_grows_whatever_the_profile() -> None:

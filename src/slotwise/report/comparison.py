@@ -49,7 +49,12 @@ def comparison_page(comparison: Comparison) -> Page:
     title = f"{scenario.name}: {len(results)} policies compared"
     if len(results) == 1:
         title = f"{scenario.name}: {label_of(names[0])}"
-    return Page(title, _lead(comparison), sections, facts)
+    lead = _lead(comparison) + [
+        f"{label_of(result.policy)}: {found.in_words(scenario.time_unit)}."
+        for result in results
+        if (found := result.queue_over_period)
+    ]
+    return Page(title, lead, sections, facts)
 
 
 WORDS = {
