@@ -81,7 +81,8 @@ def test_with_many_types_usable_room_is_between_a_filling_and_its_price() -> Non
     """Where the search is not finished the bound counts: at least what any filling is worth, at most the price of the room."""
     rng = np.random.default_rng(5)
     types = [
-        {"name": f"t{n}", "demand": rng.integers(1, 9, 3).tolist(), "rate": 1.0, "mean_service": 1.0} for n in range(40)
+        {"name": f"t{n}", "demand": rng.integers(1, 9, 3).tolist(), "rate": 1.0, "mean_service": 1.0}
+        for n in range(40)
     ]
     servers = [{"name": "s", "count": 2, "capacity": [64, 48, 80]}]
     what = {"cluster": {"resources": ["a", "b", "c"], "servers": servers}, "types": types}
