@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from slotwise.model import Scenario
 from slotwise.packing import spaces_of
 from slotwise.scheduling import chance, drive
+from slotwise.scheduling.faults import fault_of
 from slotwise.scheduling.hooks import Hooks
-from slotwise.scheduling.scheduler import fault_of
 from slotwise.scheduling.situation import Situation
 from slotwise.scheduling.store import Store
 from slotwise.simulation import ahead, churn, loop, measuring, takeup
