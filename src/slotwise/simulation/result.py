@@ -18,7 +18,7 @@ from slotwise.simulation import showing
 from slotwise.simulation.choice import Choice
 from slotwise.simulation.drift import Drift, Stability
 from slotwise.simulation.histogram import EDGES, quantiles
-from slotwise.simulation.intervals import UNSEEN, mean_interval, quantile_interval
+from slotwise.simulation.intervals import FEW, UNSEEN, mean_interval, quantile_interval
 from slotwise.simulation.jobrecord import Rows, job_frame, job_trace
 from slotwise.simulation.judging import Judgement, judge
 from slotwise.simulation.measurements import PROBABILITIES, Measurements, add_up, wait_figures
@@ -72,14 +72,16 @@ class Result:
         return self._seen(mean_interval([run.mean_queue for run in self.runs]))
 
     def _seen(self, found: Interval) -> Interval:
-        """Where nobody ever waited, the upper end is what such runs could have missed: one service time of waiting in all, or
-        what theory says."""
-        if found.mean > 0 or found.high is None or self.scenario.workload.trace is not None:
+        """Where few jobs ever waited, runs tell little about the rare long waits. Then the upper end is what they could have missed: as
+        many waits as such a number seen allows (Poisson), each of a service time; or what theory says."""
+        waited = sum(int(run.wait_bins[:, 1:].sum() + run.waiting_bins.sum()) for run in self.runs)
+        if waited >= FEW or found.high is None or self.scenario.workload.trace is not None:
             return found
         service = self.offered / max(sum(job_type.rate or 0.0 for job_type in self.types), 1e-300)
-        missed = UNSEEN * service / max(sum(run.measured for run in self.runs), 1e-300)
-        least = self.bound.mean_queue if math.isfinite(self.bound.mean_queue) else 0.0
-        return Interval(0.0, 0.0, max(missed, least))
+        most = waited + 2 * math.sqrt(waited) + UNSEEN
+        missed = most * service / max(sum(run.measured for run in self.runs), 1e-300)
+        least = self.bound.mean_queue if found.mean <= 0 and math.isfinite(self.bound.mean_queue) else 0.0
+        return found._replace(high=max(found.high, missed, least))
 
     @cached_property
     def queue_over_period(self) -> QueueOverPeriod | None:
