@@ -63,9 +63,9 @@ def clone(place: Path) -> None:
 
 def steps(line: str) -> Said:
     """What `make` would do here."""
-    words = shlex.split(line, comments=True)[1:]
+    words = ["make", "--dry-run", *shlex.split(line, comments=True)[2:]]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
-    done = subprocess.run([*words, "--dry-run"], capture_output=True, text=True, check=False, env=clean)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=clean)
     return Said(f"$ {shlex.join(words)}", done.returncode, (done.stdout or done.stderr).strip("\n"))
 
 
