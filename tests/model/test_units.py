@@ -143,6 +143,7 @@ def test_without_a_unit_nothing_is_added(
     table = said(capsys, "simulate", "example1", "--set", "run.events=2000", "--set", "run.replications=1")
     assert "wait (" not in table
     assert "per unit of time: " in said(capsys, "capacity", "example1")
+    assert not {"time_unit", "units"} & set(json.loads(said(capsys, "capacity", "example1", "--json")))
 
 
 def test_the_unit_does_not_change_a_figure(hours: Path) -> None:

@@ -179,8 +179,9 @@ class Scenario(Part):
 
     @property
     def units(self) -> dict[str, Any]:
-        """The units of its figures, for JSON."""
-        return {"time_unit": self.time_unit, "units": dict(self.cluster.units)}
+        """The units of its figures, for JSON; nothing where none are given."""
+        found = {"time_unit": self.time_unit, "units": dict(self.cluster.units)}
+        return {key: value for key, value in found.items() if value}
 
     @property
     def period(self) -> float | None:
