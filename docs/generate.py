@@ -21,7 +21,7 @@ from pydantic_core import PydanticUndefined
 import slotwise
 from slotwise import planning, theory
 from slotwise.cli.main import COMMANDS, build
-from slotwise.model import laws, scenario, shipped_scenarios
+from slotwise.model import RateProfile, laws, scenario, shipped_scenarios
 from slotwise.packing import SOLVERS
 from slotwise.planning import MEANINGS
 from slotwise.scheduling import api
@@ -93,10 +93,12 @@ def default(field: FieldInfo) -> str:
     return f"`{value}`"
 
 
-def keys_of(model: type[BaseModel]) -> Iterator[str]:
-    """A row for each key of a model."""
+def keys_of(model: type[BaseModel], *only: str) -> Iterator[str]:
+    """A row for each key of a model, or for some."""
     yield from table("key", "value", "default", "meaning")
     for name, field in model.model_fields.items():
+        if only and name not in only:
+            continue
         yield row(f"`{name}`", kind(field.annotation) + limits(field), default(field), field.description or "")
 
 
@@ -112,6 +114,7 @@ def scenario_page() -> str:
         "[[types]]": scenario.JobType,
         "[workload]": scenario.Workload,
         "workload.typing": scenario.TypeMaking,
+        "workload.profile": RateProfile,
         "[policy]": scenario.PolicyChoice,
         "[run]": scenario.Run,
     }
@@ -121,10 +124,12 @@ def scenario_page() -> str:
         "A scenario is a TOML file, the one input of every command. Unknown keys are refused. `--set KEY=VALUE` changes a",
         "dotted key from the command line: `run.events=20000`, `workload.intensity=0.95`, and members of lists by their",
         "name: `cluster.servers.standard.count=40`. A name with dots in it is put in double quotes.",
-        "What `labels` and `requires` are for: [labels and requirements](../guides/labels.md).",
+        "What `labels` and `requires` are for: [labels and requirements](../guides/labels.md). What units and profiles do:",
+        "[units, and rates that change](../guides/changing-rates.md).",
         "",
         "Scenarios that ship: " + ", ".join(f"`{name}`" for name in shipped_scenarios()) + ".",
     ]
+    lines += ["", "## At the top of the file", "", *keys_of(scenario.Scenario, "name", "time_unit")]
     for heading, model in parts.items():
         lines += ["", f"## `{heading}`", "", inspect.getdoc(model) or "", "", *keys_of(model)]
     lines += ["", "## Laws", "", inspect.getdoc(laws) or ""]

@@ -307,7 +307,7 @@ def test_names_stay_on_narrow_terminals(
     assert "fifo" in out
     assert "verdict" in out
     _, out, _ = called(capsys, "trace", "types", "jobs.parquet")
-    assert out.replace("\n", "").replace(" ", "").count("cpu0.") >= 4
+    assert out.replace("\n", "").replace(" ", "").count("cpu-0.") >= 4
     assert "…" not in out
     assert "mean\n" in out  # the last heading of the first line is whole
     assert re.search(r"\d min", out)

@@ -163,6 +163,8 @@ def test_examples_of_the_help_run(here: Path, line: str, capsys: Any) -> None:
     words = shlex.split(line)[1:]
     if "reproduce" in words:
         pytest.skip("tests/experiments/test_reproduce.py runs this")
+    if "profile" in words:  # a day, or a week, takes a longer trace
+        called(capsys, "trace", "scale", "jobs.parquet", "-o", "jobs.parquet", "--time", "60")
     if "import" in words:
         pass
     elif words[0] in ("simulate", "compare", "plan", "tradeoff"):

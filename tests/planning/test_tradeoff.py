@@ -54,6 +54,37 @@ def test_outside_every_guarantee_it_says_so() -> None:
     assert "no setting is proven at this load: the most is 0.7" in found.statement
 
 
+def test_a_load_below_what_is_proven_is_never_called_unproven() -> None:
+    """The cluster that was tried: at 0.85, with settings proven up to 0.98, it said "no setting is proven at this load: the most is 0.98"."""
+    ours = Path(__file__).parents[1] / "simulation" / "ours.toml"
+    told = json.loads(CliRunner().invoke(APP, [str(ours), "--set", "run.events=20000", "--json"]).stdout)
+    shares = [one["guarantee"] or 0.0 for one in told["settings"]]
+    assert told["intensity"] < 0.9 < max(shares)
+    assert "no setting is proven" not in told["statement"]
+    assert "the most is" not in told["statement"]
+    best = next(
+        one
+        for one in told["settings"]
+        if one["solver"] == told["recommended"]["solver"] and one["b"] == told["recommended"]["b"]
+    )
+    assert best["guarantee"] > told["intensity"]
+    assert best["verdict"] != "grows"
+
+
+@pytest.mark.parametrize(
+    "workload", [{"arrivals": {"law": "lognormal"}}, {"profile": {"period": 5, "rates": [1, 2]}}]
+)
+def test_what_the_theorems_need_is_said(workload: dict[str, object]) -> None:
+    tables = {
+        "cluster": {"resources": ["cpu"], "servers": [{"name": "n", "count": 4, "capacity": [3]}]},
+        "types": [{"name": "a", "demand": [1], "rate": 6}],
+        "workload": workload,
+        "run": {"events": 5000, "replications": 2},
+    }
+    found = tradeoff(parse_scenario(tables), betas=(0.9,), solvers=("auto",))
+    assert "proven below intensity 0.9, were its arrivals Poisson, with the load at 0.5" in found.statement
+
+
 def test_a_constant_beta_stays_one() -> None:
     found = tradeoff("example1", betas=(0.6, 0.9), solvers=("auto",), overrides=[*QUICK, "policy.beta=0.5"])
     assert [setting.key for setting in found.settings] == ["beta", "beta"]

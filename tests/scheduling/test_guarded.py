@@ -77,6 +77,35 @@ def test_usable_room_is_what_brute_force_finds(what: dict[str, Any]) -> None:
                 assert usable.spoilt(state, 0, room, j, w) >= -1e-12
 
 
+def test_with_many_types_usable_room_is_between_a_filling_and_its_price() -> None:
+    """Where the search is not finished the bound counts: at least what any filling is worth, at most the price of the room."""
+    rng = np.random.default_rng(5)
+    types = [
+        {"name": f"t{n}", "demand": rng.integers(1, 9, 3).tolist(), "rate": 1.0, "mean_service": 1.0}
+        for n in range(40)
+    ]
+    servers = [{"name": "s", "count": 2, "capacity": [64, 48, 80]}]
+    what = {"cluster": {"resources": ["a", "b", "c"], "servers": servers}, "types": types}
+    scenario = parse_scenario({"name": "x", **what})
+    scheduler = Scheduler(scenario.cluster, scenario.types, "guarded")
+    state, demand = scheduler._state, scheduler.sizes.demand
+    usable.set_prices(state)
+    price, exact = usable.prices(state).copy(), 0
+    for _ in range(40):
+        room = rng.integers(0, [65, 49, 81])
+        found, filled = usable.usable(state, 0, room), 0.0
+        for _ in range(20):
+            rest, worth = room.copy(), 0.0
+            for j in rng.permutation(len(demand)):
+                while (demand[j] <= rest).all():
+                    rest, worth = rest - demand[j], worth + price[j]
+            filled = max(filled, worth)
+        worth_of_room = float(room @ usable.unit_prices(state))
+        assert filled - 1e-9 <= found <= worth_of_room + 1e-9
+        exact += found < worth_of_room - 1e-6
+    assert 0 < exact < 40
+
+
 def test_a_two_spoils_a_unit_beside_a_five_and_none_beside_twos() -> None:
     scenario = parse_scenario({"name": "trap", **TRAP})
     scheduler = Scheduler(scenario.cluster, scenario.types, "guarded")

@@ -223,7 +223,7 @@ def simulate(
     """One replication of so many events, the first share `warmup` of which is not measured."""
     seed = child(SeedSequence(scenario.run.seed), replication)
     source, timeline = jobs.open(child(seed, WORKLOAD)), ServerEvents(scenario.cluster, child(seed, SERVERS))
-    there = {server.number: server.server_class for server in timeline.initial}
+    there = dict(zip(timeline.numbers.tolist(), timeline.classes.tolist(), strict=True))
     R = len(scenario.cluster.resources)
     f = Figures(len(jobs.types), waiting=[0] * len(jobs.types))
     arrival: dict[int, float] = {}

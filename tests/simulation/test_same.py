@@ -56,7 +56,7 @@ def figures(run: Measurements) -> dict[str, Any]:
             return [text(item) for item in value]
         return value.hex() if isinstance(value, float) else value
 
-    return {name: text(value) for name, value in vars(run).items() if name != "seconds"}
+    return {name: text(value) for name, value in vars(run).items() if name not in ("seconds", "setup")}
 
 
 def run_all(workers: int | None = None) -> dict[str, list[dict[str, Any]]]:

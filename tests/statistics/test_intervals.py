@@ -7,8 +7,11 @@ import math
 import numpy as np
 import pytest
 
+from slotwise.model import parse_scenario
 from slotwise.simulation.histogram import EDGES, bin_of, censored_mean, censored_quantiles, with_waiting
 from slotwise.simulation.intervals import mean_interval, quantile_interval
+from slotwise.simulation.simulate import simulate
+from slotwise.theory import erlang
 
 
 def histogram(values: np.ndarray) -> np.ndarray:
@@ -69,3 +72,20 @@ def test_what_is_not_known_yet_is_infinite() -> None:
     ended, unended = histogram(np.zeros(50)), histogram(np.full(50, 7.0))
     assert censored_quantiles(ended, unended, [0.4, 0.95], 7.0) == [pytest.approx(0.0, abs=1e-9), math.inf]
     assert censored_mean(ended, unended, 7.0) == pytest.approx(3.5)
+
+
+@pytest.mark.parametrize(("servers", "load"), [(20, 0.4), (20, 0.5), (10, 0.3)])
+def test_a_queue_of_which_little_is_seen_is_covered(servers: int, load: float) -> None:
+    """Nearly nobody waits, so most runs see none of the rare long waits that make up the mean."""
+    cluster = {"resources": ["r"], "servers": [{"name": "s", "count": servers, "capacity": [1]}]}
+    types = [{"name": "job", "demand": [1], "rate": load * servers, "mean_service": 1.0}]
+    true = erlang.mean_wait(servers, load * servers, 1.0) * load * servers
+    held = 0
+    for seed in range(40):
+        run = {"events": 5_000, "replications": 4, "seed": seed}
+        found = simulate(parse_scenario({"cluster": cluster, "types": types, "run": run}), "fifo", workers=1)
+        low, high = found.mean_queue.low, found.mean_queue.high
+        assert low is not None
+        assert high is not None
+        held += low <= true <= high
+    assert held >= 36

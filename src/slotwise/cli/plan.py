@@ -22,10 +22,10 @@ from slotwise.errors import InputError
 from slotwise.looks.numbers import as_json as to_json
 from slotwise.looks.numbers import measured, number
 from slotwise.looks.terminal import figures, fit, show
-from slotwise.model import load_scenario
+from slotwise.model import labelled, load_scenario
 from slotwise.planning.plan import InterruptedPlanError, Plan, describe
 from slotwise.planning.plan import plan as make_plan
-from slotwise.planning.targets import MEANINGS, meaning, parse_targets
+from slotwise.planning.targets import MEANINGS, meaning, parse_targets, shown, unit_of
 from slotwise.planning.trials import Answer
 from slotwise.simulation.workload import window_words
 
@@ -40,7 +40,7 @@ def plan(
             "--target",
             "-t",
             metavar="KEY=LIMIT",
-            help=f"at most this; repeatable; one of {', '.join(MEANINGS)}, or TYPE.KEY of one type",
+            help=f"at most this (waits also like 30min); repeatable; one of {', '.join(MEANINGS)}, or TYPE.KEY of one type",
         ),
     ] = None,
     policy: Annotated[
@@ -80,8 +80,8 @@ def plan(
       slotwise plan mine.toml -t p95_wait=0.5 -t utilisation=0.8 -p best-fit
       slotwise plan mine.toml -t database.p95_wait=1 --keep --max big=20
     """
-    targets = parse_targets(target or [])
     ready = load_scenario(scenario, overrides or [], said="--set")
+    targets = parse_targets(target or [], ready.time_unit)
     refuse_idle(ready, [policy or ready.policy.name], overrides or [])
     with messages.status("planning") as status:
 
@@ -127,14 +127,15 @@ def _counts(texts: list[str] | None, where: str) -> dict[str, int]:
 def plan_view(found: Plan, width: int) -> RenderableType:
     """What was tried, and the sentence."""
     one = len(found.class_names) == 1
-    targets = ", ".join(f"{meaning(key)} ≤ {limit:g}" for key, limit in found.targets.items())
+    unit = found.scenario.time_unit
+    targets = ", ".join(f"{meaning(key)} ≤ {shown(key, limit, unit)}" for key, limit in found.targets.items())
     table = figures(f"{found.scenario.name}: servers for {targets}")
     table.add_column("servers", justify="right" if one else "left", overflow="fold", no_wrap=one)
     if found.priced:
         table.add_column("cost", justify="right", no_wrap=True)
     table.add_column("runs", justify="right", no_wrap=True)
     for key in found.targets:
-        table.add_column(meaning(key), justify="right", no_wrap=True)
+        table.add_column(labelled(meaning(key), unit_of(key, unit)), justify="right", no_wrap=True)
         table.add_column("95 %", justify="right", no_wrap=True)
     table.add_column("verdict", min_width=8)
     for trial in sorted(found.tried, key=lambda trial: trial.cost):

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from slotwise.looks.numbers import NONE, measured, number
 from slotwise.looks.terminal import FOLDED, figures, fit
+from slotwise.model import labelled
 from slotwise.simulation.drift import Stability
 from slotwise.simulation.result import Result
 from slotwise.simulation.statistics import Interval
@@ -21,6 +22,8 @@ UNENDED = 1e-3
 """share of the jobs that still waited when the run ended: told from here on"""
 
 
+MANY_SERVERS = 10_000
+"""from here on it is told how long they took to set up"""
 STYLES = {
     Stability.STABLE: "green",
     Stability.GROWS: "bold red",
@@ -50,43 +53,50 @@ class Column(NamedTuple):
 
     heading: str
     cell: Callable[[Result], RenderableType]
+    is_time: bool = False
+
+    def head(self, unit: str | None) -> str:
+        return labelled(self.heading, unit) if self.is_time else self.heading
 
 
 COLUMNS = (
     Column("mean\nqueue", lambda result: number(result.mean_queue.mean)),
     Column("95 %\ninterval", lambda result: between(result.mean_queue)),
-    Column("mean\nwait", lambda result: number(result.wait["mean"])),
-    Column("p95\nwait", lambda result: measured(result.wait["p95"])),
-    Column("p99\nwait", lambda result: measured(result.wait["p99"])),
-    Column("worst type,\nmean wait", lambda result: worst(result)),
+    Column("mean\nwait", lambda result: number(result.wait["mean"]), is_time=True),
+    Column("p95\nwait", lambda result: measured(result.wait["p95"]), is_time=True),
+    Column("p99\nwait", lambda result: measured(result.wait["p99"]), is_time=True),
+    Column("worst type,\nmean wait", lambda result: worst(result), is_time=True),
     Column("in use\n", lambda result: f"{max(result.utilisation.values()):.0%}"),
     Column("stalled\n", lambda result: f"{result.as_dict()['stalled_fraction']:.1%}"),
     Column("verdict\n", lambda result: verdict_text(result)),
 )
+LESS_NEEDED = (7, 6, 4, 1, 2, 5, 3)
+"""columns that go, in this order, where the terminal is narrow"""
 
 
 def results_table(results: Sequence[Result], width: int) -> RenderableType:
     """One row a policy, and what is to be said below."""
-    first, runs = results[0], len(results[0].runs)
+    first, runs, unit = results[0], len(results[0].runs), results[0].scenario.time_unit
     table = figures(
         f"{first.scenario.name}: {runs} run{'s' if runs > 1 else ''} of {first.runs[0].events:,} events"
     )
     table.add_column("policy", overflow="fold", min_width=POLICY_WIDTH)
     for column in COLUMNS:
         justify: JustifyMethod = "left" if column is COLUMNS[-1] else "right"
-        table.add_column(column.heading, justify=justify, no_wrap=True)
+        table.add_column(column.head(unit), justify=justify, no_wrap=True)
     for result in results:
         table.add_row(result.policy, *(column.cell(result) for column in COLUMNS))
-    left_out = fit(
-        table,
-        width,
-        ("stalled", "in use", "p99 wait", "95 % interval", "mean wait", "worst type, mean wait", "p95 wait"),
-    )
+    left_out = fit(table, width, [COLUMNS[n].head(unit).replace("\n", " ").strip() for n in LESS_NEEDED])
     return Group(table, *(Text(note, style="dim") for note in [*_notes(results), *left_out]))
 
 
 def _notes(results: Sequence[Result]) -> list[str]:
     notes = [f"{result.policy}: {result.why}" for result in results if not result.stable]
+    notes += [
+        f"{result.policy}: {found.in_words(result.scenario.time_unit)}"
+        for result in results
+        if (found := result.queue_over_period)
+    ]
     for result in results:
         waiting = sum(result.still_waiting.values())
         jobs = sum(run.wait_bins.sum() for run in result.runs) + waiting
@@ -110,6 +120,10 @@ def _notes(results: Sequence[Result]) -> list[str]:
         notes.append(f"no size-blind policy can have a mean queue below {number(bound.mean_queue)} ({kind})")
     told = window_words(results[0].scenario)
     notes += [told.replace("this capacity", "the capacity of all servers")] if told else []
+    servers = results[0].scenario.cluster.n_servers
+    if servers >= MANY_SERVERS:
+        taken = max(result.setup_seconds for result in results)
+        notes.append(f"to set up {servers:,} servers took {taken:.2f} s a run")
     notes.append(
         f"{sum(r.events_per_second for r in results) / len(results) / 1e6:.1f} million events a second a core"
     )

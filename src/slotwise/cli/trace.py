@@ -20,8 +20,9 @@ from slotwise.workloads.traces import tools
 from slotwise.workloads.traces.filtering import keep_where
 from slotwise.workloads.traces.formats import FORMATS, import_to_file
 from slotwise.workloads.traces.importing import size_of
+from slotwise.workloads.traces.rhythm import measured_profile
 from slotwise.workloads.traces.schema import Trace, read_trace, write_trace
-from slotwise.workloads.traces.show import closeness_view, summary_view, types_view
+from slotwise.workloads.traces.show import closeness_view, profile_view, summary_view, types_view
 from slotwise.workloads.traces.summary import summarise
 from slotwise.workloads.typemaking import METHODS, capacity_of, make_types
 
@@ -160,6 +161,30 @@ def summary(
         print(to_json(facts.dict()))
     else:
         show(lambda width: summary_view(facts, width))
+
+
+@app.command()
+def profile(
+    trace: TraceFile,
+    period: Annotated[str, typer.Option(metavar="day|week", help="what repeats")] = "day",
+    steps: Annotated[int | None, typer.Option(help="equal steps of the period (default: one an hour)")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
+) -> None:
+    """Count how the rate of a trace changes over the day or the week.
+
+    The last line is the profile as a scenario takes it: under [workload], or beside a type.
+
+    \b
+    Examples:
+      slotwise trace profile jobs.parquet
+      slotwise trace profile jobs.parquet --period week --steps 14
+    """
+    found = measured_profile(read_trace(trace, columns=[]), period, steps)
+    if as_json:
+        print(to_json(found.dict()))
+    else:
+        show(profile_view(found))
+        print(found.toml)
 
 
 @app.command()

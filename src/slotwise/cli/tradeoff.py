@@ -23,7 +23,7 @@ from slotwise.errors import InputError
 from slotwise.looks.numbers import NONE, measured, number
 from slotwise.looks.numbers import as_json as to_json
 from slotwise.looks.terminal import figures, fit, show
-from slotwise.model import load_scenario
+from slotwise.model import labelled, load_scenario
 from slotwise.planning.figure import draw
 from slotwise.planning.tradeoff import GRID, SOLVERS, Tradeoff
 from slotwise.planning.tradeoff import tradeoff as compute
@@ -98,15 +98,8 @@ def tradeoff_view(found: Tradeoff, width: int) -> RenderableType:
     table = figures(f"{found.scenario.name}, {found.policy}: the load is at intensity {found.intensity:.4g}")
     best = found.recommended
     table.add_column("solver", overflow="fold")
-    for heading in (
-        best.key,
-        "proven\nbelow",
-        "mean\nqueue",
-        "95 %\ninterval",
-        "mean\nwait",
-        "p95\nwait",
-        "stalled\n",
-    ):
+    waits = [labelled(one, found.scenario.time_unit) for one in ("mean\nwait", "p95\nwait")]
+    for heading in (best.key, "proven\nbelow", "mean\nqueue", "95 %\ninterval", *waits, "stalled\n"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("verdict\n", no_wrap=True)
     for setting in found.settings:
@@ -124,7 +117,8 @@ def tradeoff_view(found: Tradeoff, width: int) -> RenderableType:
             verdict_text(result, " <" if setting is best else ""),
             style="bold" if setting is best else "",
         )
-    left_out = fit(table, width, ("stalled", "mean wait", "95 % interval", "p95 wait"))
+    mean, p95 = (one.replace("\n", " ") for one in waits)
+    left_out = fit(table, width, ("stalled", mean, "95 % interval", p95))
     unproven = {setting.solver: setting.why for setting in found.settings if setting.share is None}
     notes = [Text(line, "dim") for line in left_out] + [
         Text(f"- {solver}: {why}", "dim") for solver, why in unproven.items()

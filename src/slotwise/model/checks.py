@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from slotwise.errors import InputError
 from slotwise.model.integers import integers
 from slotwise.model.labels import in_words, unmet
-from slotwise.model.laws import BatchArrivals
+from slotwise.model.laws import SMALLEST, BatchArrivals, MarkovModulated
+from slotwise.model.rateprofile import is_whole
+from slotwise.model.units import with_unit
 
 if TYPE_CHECKING:
     from slotwise.model.scenario import Cluster, JobType, Scenario, ServerClass, Workload
@@ -21,7 +23,7 @@ def check(scenario: Scenario) -> None:
     if scenario.workload.trace is not None:
         _check_trace(scenario)
         return
-    for key in _changed(scenario.workload, "typing", "time_scale"):
+    for key in _changed(scenario.workload, "typing", "time_scale", "start"):
         raise InputError("is for traces only", where=f"workload.{key}", remedy="remove it, or give workload.trace")
     if not scenario.types:
         raise InputError(
@@ -29,19 +31,36 @@ def check(scenario: Scenario) -> None:
         )
     check_types(scenario.cluster, scenario.types)
     _check_rates(scenario)
+    _check_intensity(scenario.workload.intensity)
+    _check_profiles(scenario)
     _check_run(scenario)
 
 
 def check_cluster(cluster: Cluster, *, may_be_empty: bool = False) -> None:
     """Names are unique, capacities have the right length, there is at least one server, or servers may come later."""
+    from slotwise.model.scenario import MOST_SERVERS  # which needs this module
+
     _unique(cluster.resources, "cluster.resources", "resource")
     _unique([server.name for server in cluster.servers], "cluster.servers", "server class")
+    for name in cluster.units:
+        if name not in cluster.resources:
+            raise InputError(
+                f"no resource is called {name!r}",
+                where=f"cluster.units.{name}",
+                remedy=f"use some of: {', '.join(cluster.resources)}",
+            )
     for i, server in enumerate(cluster.servers):
         where = f"cluster.servers[{i}] ({server.name})"
         _one_per_resource(server.capacity, cluster.resources, f"{where}.capacity")
         if server.feasible is None and not any(server.capacity):
             raise InputError("a server without any capacity", where=f"{where}.capacity", remedy="give it some")
     joining = sum(event.count for event in cluster.events if event.action == "join")
+    if cluster.n_servers + joining > MOST_SERVERS:
+        raise InputError(
+            f"there are {cluster.n_servers + joining:,} servers",
+            where="cluster.servers",
+            remedy=f"use {MOST_SERVERS:,} at most, in all classes together",
+        )
     if cluster.n_servers + joining == 0 and not may_be_empty:
         raise InputError(
             "there are no servers", where="cluster.servers", remedy="give a class a count of 1 or more"
@@ -87,7 +106,7 @@ def check_types(cluster: Cluster, types: Sequence[JobType]) -> None:
                 "demands nothing, so any number would fit", where=where, remedy="give at least one size above 0"
             )
         if not any(_fits(job_type, server.capacity) for server in matching):
-            short = _largest_shortfall(cluster.resources, matching, job_type)
+            short = _largest_shortfall(cluster, matching, job_type)
             which = " that meets its requirements" if job_type.requires else ""
             raise InputError(
                 f"fits no server{which}: {short}", where=where, remedy="lower it, or add a larger server"
@@ -131,18 +150,22 @@ def _fits(job_type: JobType, capacity: Sequence[object]) -> bool:
     return all(need <= have for need, have in zip(job_type.demand, capacity, strict=True))  # type: ignore[operator]
 
 
-def _largest_shortfall(resources: Sequence[str], servers: Sequence[ServerClass], job_type: JobType) -> str:
-    for r, resource in enumerate(resources):
+def _largest_shortfall(cluster: Cluster, servers: Sequence[ServerClass], job_type: JobType) -> str:
+    for r, resource in enumerate(cluster.resources):
         most = max(server.capacity[r] for server in servers)
         if job_type.demand[r] > most:
             which = "largest such server" if job_type.requires else "largest server"
-            return f"it asks for {job_type.demand[r]} of {resource}, the {which} has {most}"
+            asked = with_unit(f"{job_type.demand[r]}", cluster.units.get(resource))
+            return f"it asks for {asked} of {resource}, the {which} has {most}"
     return "each resource fits some server, but no server has enough of all"
 
 
-def _check_rates(scenario: Scenario) -> None:
-    from slotwise.model.scenario import SMALLEST  # which needs this module
+def _not_too_small(value: float | None, where: str) -> None:
+    if value is not None and 0 < value < SMALLEST:
+        raise InputError(f"is {value:g}", where=where, remedy=f"use another unit of time: {SMALLEST:g} or more")
 
+
+def _check_rates(scenario: Scenario) -> None:
     arrivals = scenario.workload.arrivals
     if isinstance(arrivals, BatchArrivals):
         _check_batches(scenario, arrivals)
@@ -155,13 +178,8 @@ def _check_rates(scenario: Scenario) -> None:
                 where=f"{where}.arrivals",
                 remedy="move the law to workload.arrivals",
             )
-        for key, value in (("rate", job_type.rate), ("mean_service", job_type.mean_service)):
-            if value is not None and 0 < value < SMALLEST:
-                raise InputError(
-                    f"is {value:g}",
-                    where=f"{where}.{key}",
-                    remedy=f"use another unit of time: {SMALLEST:g} or more",
-                )
+        _not_too_small(job_type.rate, f"{where}.rate")
+        _not_too_small(job_type.mean_service, f"{where}.mean_service")
         if job_type.rate is None:
             raise InputError(
                 "has no rate",
@@ -174,6 +192,9 @@ def _check_rates(scenario: Scenario) -> None:
 
 def _check_batches(scenario: Scenario, arrivals: BatchArrivals) -> None:
     names = [job_type.name for job_type in scenario.types]
+    _not_too_small(arrivals.rate, "workload.arrivals.rate")
+    for i, job_type in enumerate(scenario.types):
+        _not_too_small(job_type.mean_service, f"types[{i}] ({job_type.name}).mean_service")
     for i, batch in enumerate(arrivals.batches):
         for name in batch.jobs:
             if name not in names:
@@ -195,6 +216,47 @@ def _check_batches(scenario: Scenario, arrivals: BatchArrivals) -> None:
             )
 
 
+def _check_intensity(intensity: float | None) -> None:
+    if intensity is not None and intensity < SMALLEST:
+        raise InputError(f"is {intensity:g}", where="workload.intensity", remedy=f"use {SMALLEST:g} or more")
+
+
+def _check_profiles(scenario: Scenario) -> None:
+    common = scenario.workload.profile
+    given = {"workload.profile": common} | {
+        f"types[{i}] ({job_type.name}).profile": job_type.profile for i, job_type in enumerate(scenario.types)
+    }
+    profiles = {where: one for where, one in given.items() if one is not None}
+    for where, one in profiles.items():
+        if scenario.time_unit is None and not isinstance(one.period, float):
+            raise InputError(
+                f"is a {one.period}, and the scenario does not say its unit of time",
+                where=f"{where}.period",
+                remedy='give time_unit = "h", say, at the top of the scenario, or a number',
+            )
+        ratio = (scenario.period or 1.0) / one.span(scenario.time_unit)
+        if not is_whole(ratio):
+            raise InputError(
+                f"the longest period is {ratio:.6g} times this one",
+                where=f"{where}.period",
+                remedy="choose periods of which the longest holds every other a whole number of times",
+            )
+    for i, job_type in enumerate(scenario.types):
+        law = job_type.arrivals or scenario.workload.arrivals
+        if isinstance(law, MarkovModulated) and (job_type.profile or common):
+            raise InputError(
+                "a profile beside mmpp arrivals, whose chain says how rates change",
+                where=f"types[{i}] ({job_type.name}).profile" if job_type.profile else "workload.profile",
+                remedy="keep one of them",
+            )
+        if job_type.profile and isinstance(law, BatchArrivals):
+            raise InputError(
+                "batches bring several types, so one type cannot have its own",
+                where=f"types[{i}] ({job_type.name}).profile",
+                remedy="move it to workload.profile",
+            )
+
+
 def _check_trace(scenario: Scenario) -> None:
     if scenario.types:
         raise InputError(
@@ -204,11 +266,21 @@ def _check_trace(scenario: Scenario) -> None:
         raise InputError(
             "a law beside a trace", where=f"workload.{key}", remedy="remove it: the trace says when and how long"
         )
+    if scenario.workload.profile is not None:
+        raise InputError(
+            "a profile beside a trace", where="workload.profile", remedy="remove it: the trace says when jobs come"
+        )
     if scenario.workload.intensity is not None:
         raise InputError(
             "a trace has its own load, so it cannot be scaled to an intensity",
             where="workload.intensity",
             remedy="remove it; change workload.time_scale or the number of servers instead",
+        )
+    if scenario.time_unit is not None and _changed(scenario.workload, "time_scale"):
+        raise InputError(
+            "is given beside time_unit",
+            where="workload.time_scale",
+            remedy=f"remove it: traces are in seconds, and {scenario.time_unit} says how many",
         )
     _check_run(scenario)
 

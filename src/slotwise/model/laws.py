@@ -10,7 +10,13 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+LARGEST, SMALLEST = 1e30, 1e-30
+"""numbers beyond these overflow, or vanish, when they are multiplied: another unit would be better"""
+MOST_SIGMA = 10.0
+"""beyond it the mean of a log-normal law comes from values that are never drawn"""
+MOST_SCV = 1e9
+MOST_BATCH = 1_000_000
+Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
 Probability = Annotated[float, Field(gt=0, le=1)]
 
 
@@ -42,7 +48,9 @@ class Lognormal(Law):
     """Log-normal with the standard deviation `sigma` of the logarithm; the mean is kept."""
 
     law: Literal["lognormal"]
-    sigma: Positive = Field(1.0, description="standard deviation of the logarithm")
+    sigma: Annotated[float, Field(gt=0, le=MOST_SIGMA, allow_inf_nan=False)] = Field(
+        1.0, description="standard deviation of the logarithm"
+    )
 
 
 class Hyperexponential(Law):
@@ -53,7 +61,7 @@ class Hyperexponential(Law):
     """
 
     law: Literal["hyperexponential"]
-    scv: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = Field(
+    scv: Annotated[float, Field(ge=1, le=MOST_SCV, allow_inf_nan=False)] | None = Field(
         None, description="squared coefficient of variation, 1 or more"
     )
     probabilities: tuple[Probability, ...] | None = None
@@ -96,7 +104,7 @@ class Pareto(Law):
     """Pareto, P(S > x) = (x_m / x)^shape; the shape must be above 1 for the mean to exist."""
 
     law: Literal["pareto"]
-    shape: Annotated[float, Field(gt=1, allow_inf_nan=False)]
+    shape: Annotated[float, Field(gt=1, le=LARGEST, allow_inf_nan=False)]
 
 
 class Empirical(Law):
@@ -112,7 +120,7 @@ class MarkovModulated(Law):
     one of the others with equal probability. One chain drives all types that share the law."""
 
     law: Literal["mmpp"]
-    rates: tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...] = Field(min_length=2)
+    rates: tuple[Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)], ...] = Field(min_length=2)
     sojourns: tuple[Positive, ...] = Field(min_length=2)
 
     @model_validator(mode="after")
@@ -129,7 +137,7 @@ class Batch(Law):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     probability: Probability
-    jobs: dict[str, Annotated[int, Field(ge=0)]] = Field(min_length=1)
+    jobs: dict[str, Annotated[int, Field(ge=0, le=MOST_BATCH)]] = Field(min_length=1)
 
 
 class BatchArrivals(Law):

@@ -48,7 +48,8 @@ def load_scenario(source: str | Path, overrides: Overrides = (), *, said: str = 
 def changed(scenario: Scenario, overrides: Overrides) -> Scenario:
     """The same scenario with some of its keys changed."""
     tables = _lists(scenario.model_dump())
-    for part in ("run", "workload"):  # what was never given stays so
+    tables = {key: value for key, value in tables.items() if value is not None}  # what was never given stays so
+    for part in ("run", "workload"):
         tables[part] = {key: value for key, value in tables[part].items() if value is not None}
     for job_type in tables["types"]:
         for key in [key for key, value in job_type.items() if value is None]:
@@ -267,7 +268,7 @@ def _place(location: tuple[int | str, ...]) -> str:
     return place
 
 
-_FREE = ("labels", "requires", "jobs")
+_FREE = ("labels", "requires", "jobs", "units")
 """Tables whose keys are the user's own words."""
 _TAGS = {
     "poisson",
@@ -282,6 +283,7 @@ _TAGS = {
     "batch",
     "constrained-float",
     "literal['auto']",
+    "literal['day','week']",
     "float",
     "function-after[_one_way(), Hyperexponential]",
 }

@@ -13,15 +13,18 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from slotwise.model.labels import Labels, Requirements
-from slotwise.model.laws import ArrivalLaw, Exponential, Poisson, ServiceLaw
+from slotwise.model.laws import LARGEST, ArrivalLaw, Exponential, Poisson, ServiceLaw
+from slotwise.model.rateprofile import RateProfile
+from slotwise.model.units import SECONDS, TimeUnit
 
 Size = Annotated[Decimal, Field(ge=0, allow_inf_nan=False, max_digits=24)]
 Name = Annotated[str, Field(min_length=1)]
-LARGEST, SMALLEST = 1e30, 1e-30
-"""numbers beyond these overflow, or vanish, when they are multiplied: another unit would be better"""
 Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
 MOST_SERVERS = 10_000_000
+MOST_EVENTS = 10**12
+"""of a run: about a day of computing"""
+MOST_RUNS = 10_000
 
 
 class Part(BaseModel):
@@ -59,13 +62,14 @@ class ServerEvent(Part):
     at: NonNegative = Field(description="when")
     action: Literal["join", "drain", "fail"] = Field(description="join, drain (finish, then leave) or fail")
     servers: Name = Field(description="name of the server class")
-    count: int = Field(1, ge=1, description="how many servers of the class")
+    count: int = Field(1, ge=1, le=MOST_SERVERS, description="how many servers of the class")
 
 
 class Cluster(Part):
     """The machines."""
 
     resources: tuple[Name, ...] = Field(min_length=1, description="names of the resources, in order")
+    units: dict[Name, Name] = Field({}, description='what resources are counted in, such as `{ memory = "GB" }`')
     servers: tuple[ServerClass, ...] = Field(min_length=1, description="the server classes")
     events: tuple[ServerEvent, ...] = Field((), description="joins, drains and failures at known times")
 
@@ -89,6 +93,9 @@ class JobType(Part):
         description="labels that a server must have, each with the value or the list of values that will do, such as"
         ' `{ gpu = ["a100", "h100"] }`',
     )
+    profile: RateProfile | None = Field(
+        None, description="how this type's rate changes over time, where it differs"
+    )
     arrivals: ArrivalLaw | None = Field(None, description="arrival law of this type, where it differs")
     service: ServiceLaw | None = Field(None, description="service law of this type, where it differs")
 
@@ -108,9 +115,17 @@ class Workload(Part):
 
     trace: str | None = Field(None, description="a trace file (Parquet), instead of rates and laws")
     typing: TypeMaking = Field(TypeMaking(), description="trace only: from demands to queue types")
-    time_scale: Positive = Field(1.0, description="trace only: seconds of the trace per unit of time")
+    start: Literal["empty", "warm"] = Field(
+        "empty", description="trace only: begin with no job, or with those that would be running by then"
+    )
+    time_scale: Positive = Field(
+        1.0, description="trace only: seconds of the trace per unit of time, where there is no time_unit"
+    )
     intensity: Positive | None = Field(
         None, description="scale all rates so that the load is on the boundary of this share of the capacity region"
+    )
+    profile: RateProfile | None = Field(
+        None, description='how rates change over time, such as `{ period = "day", rates = [0.5, 1.5, 1] }`'
     )
     arrivals: ArrivalLaw = Field(Poisson(), description="arrival law of every type")
     service: ServiceLaw = Field(Exponential(), description="service law of every type")
@@ -131,8 +146,10 @@ class PolicyChoice(BaseModel):
 class Run(Part):
     """How long, how often, from which seed."""
 
-    events: int | None = Field(None, ge=1, description="stop after so many arrivals and completions")
-    jobs: int | None = Field(None, ge=1, description="stop after so many arrivals")
+    events: int | None = Field(
+        None, ge=1, le=MOST_EVENTS, description="stop after so many arrivals and completions"
+    )
+    jobs: int | None = Field(None, ge=1, le=MOST_EVENTS, description="stop after so many arrivals")
     until: Positive | None = Field(None, description="stop at this time")
     warmup: Annotated[float, Field(ge=0, lt=1)] | Literal["auto"] = Field(
         0.25, description='share of the run that is dropped first, or "auto" (MSER-5)'
@@ -140,6 +157,7 @@ class Run(Part):
     replications: int = Field(
         5,
         ge=1,
+        le=MOST_RUNS,
         description="independent runs; to begin with, where no length is given: then as many as `precision` takes",
     )
     precision: Annotated[float, Field(gt=0, lt=1)] = Field(
@@ -152,11 +170,29 @@ class Scenario(Part):
     """Cluster, types, workload, policy and run."""
 
     name: str = Field("scenario", description="shown in results; the file's name by default")
+    time_unit: TimeUnit | None = Field(None, description="the unit of every time and rate; shown with the figures")
     cluster: Cluster
     types: tuple[JobType, ...] = Field((), description="the job types (not needed with a trace)")
     workload: Workload = Field(Workload())
     policy: PolicyChoice = Field(PolicyChoice(name="guarded"))
     run: Run = Field(Run())
+
+    @property
+    def units(self) -> dict[str, Any]:
+        """The units of its figures, for JSON; nothing where none are given."""
+        found = {"time_unit": self.time_unit, "units": dict(self.cluster.units)}
+        return {key: value for key, value in found.items() if value}
+
+    @property
+    def period(self) -> float | None:
+        """The time after which all rates are the same again; None where none of them changes."""
+        profiles = [self.workload.profile, *(job_type.profile for job_type in self.types)]
+        return max((one.span(self.time_unit) for one in profiles if one is not None), default=None)
+
+    @property
+    def seconds(self) -> float:
+        """Of a trace's time in one unit of the scenario's time."""
+        return SECONDS[self.time_unit] if self.time_unit else self.workload.time_scale
 
     def model_post_init(self, _context: Any) -> None:
         from slotwise.model.checks import check  # it needs the classes of this module

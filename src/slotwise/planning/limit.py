@@ -53,12 +53,15 @@ def cheapest(rho: Vector, need: Vector, pricings: Sequence[Pricing], capacity: V
             owner.append(c)
             rows.append(row.astype(np.float64))
     unit = np.where(capacity.max(axis=0) > 0, capacity.max(axis=0), 1.0)
+    wanted = np.concatenate([rho, need / unit])
+    # the solver takes numbers far from 1 for nothing, or for infinite
+    size = 1.0 if 1e-3 < float(wanted.max()) < 1e6 else max(float(wanted.max()), 1e-300)
     for _ in range(ROUNDS):
         of, table = np.array(owner), np.array(rows)
         answer = linprog(
             costs[of],
             A_ub=-np.hstack([table, (capacity / unit)[of]]).T,
-            b_ub=-np.concatenate([rho, need / unit]),
+            b_ub=-wanted / size,
             method="highs",
         )
         if answer.x is None:
@@ -78,6 +81,6 @@ def cheapest(rho: Vector, need: Vector, pricings: Sequence[Pricing], capacity: V
             break
     # Farley: dual prices, scaled down until no class is worth more than it costs, prove a cost
     scale = float(np.max(worth / costs))
-    proven = float(dual @ np.concatenate([rho, need / unit])) / max(scale, 1e-300)
-    servers = np.bincount(of, weights=answer.x, minlength=len(pricings))
+    proven = float(dual @ wanted) / max(scale, 1e-300)
+    servers = size * np.bincount(of, weights=answer.x, minlength=len(pricings))
     return Limit(servers.astype(np.float64), proven, w)

@@ -18,12 +18,14 @@ from slotwise._version import __version__
 from slotwise.errors import InputError, SlotwiseError
 from slotwise.looks.notebook import to_pandas
 from slotwise.looks.numbers import finite
-from slotwise.model import Overrides, Scenario
+from slotwise.model import MOST_SERVERS, Overrides, Scenario, span, with_unit
 from slotwise.planning import search, showing
 from slotwise.planning.limit import Limit, cheapest
-from slotwise.planning.targets import Targets, check_targets, estimate, meaning, measure
+from slotwise.planning.targets import Targets, check_targets, estimate, meaning, measure, shown, unit_of
 from slotwise.planning.trials import LOOKS, Counts, Question, Trial, Trials
 from slotwise.simulation.choice import Choice
+from slotwise.simulation.periods import QueueOverPeriod, queue_over_period
+from slotwise.simulation.serverevents import check_pace
 from slotwise.simulation.simulate import InterruptedRunError, as_scenario
 from slotwise.simulation.statistics import Interval
 from slotwise.simulation.workload import jobs_of
@@ -55,6 +57,8 @@ class Facts(NamedTuple):
     mean_wait: float
     worst: tuple[str | None, float, float]
     """the type that waits longest: its name, mean wait, and longest wait over mean wait"""
+    over_period: QueueOverPeriod | None = None
+    """where rates rise and fall: the mean queue over their period"""
 
 
 class InterruptedPlanError(SlotwiseError):
@@ -120,7 +124,7 @@ class Plan:
         name, wait, starved = self.facts.worst
         if name and wait > FAR * max(self.facts.mean_wait, 1e-300):
             found.append(
-                f"{name} waits {wait:.4g} on average, {wait / self.facts.mean_wait:.3g} times as long as all jobs"
+                f"{name} waits {with_unit(f'{wait:.4g}', self.scenario.time_unit)} on average, {wait / self.facts.mean_wait:.3g} times as long as all jobs"
                 f" do; its longest wait was {starved:.3g} times its mean"
             )
         return found
@@ -169,6 +173,7 @@ class Plan:
             "scenario": self.scenario.name,
             "seed": self.scenario.run.seed,
             "version": __version__,
+            **self.scenario.units,
             "policy": self.policy,
             "targets": self.targets,
             "confidence": self.confidence,
@@ -181,6 +186,7 @@ class Plan:
                 "mean_wait": self.facts.worst[1],
                 "starved": self.facts.worst[2],
             },
+            "queue_over_period": self.facts.over_period.as_dict() if self.facts.over_period else None,
             "warnings": self.warnings,
             "cost": self.cost,
             "cheapest": self.cheapest,
@@ -209,7 +215,7 @@ class Plan:
 
 def plan(
     scenario: str | Path | Scenario,
-    targets: Mapping[str, float],
+    targets: Mapping[str, float | str],
     policy: str | None = None,
     *,
     confidence: float = 0.95,
@@ -223,7 +229,7 @@ def plan(
     on_trial: Callable[[Counts, int], None] | None = None,
     **options: Any,
 ) -> Plan:
-    """The fewest servers of the scenario's classes that meet the targets: {"p95_wait": 60} and the like.
+    """The fewest servers of the scenario's classes that meet the targets: {"p95_wait": 60}, {"p95_wait": "30min"} and the like.
 
     With `keep` the servers of the scenario are there already: how many more? Without it their counts matter only where its rates are
     given by `workload.intensity`. `least` and `most` bound the number of servers of single classes. `options` are parameters of the policy
@@ -237,7 +243,8 @@ def plan(
     choice = Choice.of(ready, policy, **options)
     choice.make()  # so that a mistake is seen before anything runs
     jobs = jobs_of(ready)
-    checked = check_targets(targets, [job_type.name for job_type in jobs.types])
+    check_pace(ready.cluster, jobs.rate)
+    checked = check_targets(targets, [job_type.name for job_type in jobs.types], ready.time_unit)
     costs, priced = _costs(ready)
     names = tuple(server.name for server in ready.cluster.servers)
     question = Question(ready, jobs, choice, checked, confidence, costs)
@@ -281,6 +288,8 @@ def _bounds(scenario: Scenario, keep: bool, least: Mapping[str, int], most: Mapp
                 )
             if n < 0:
                 raise InputError(f"is {n} for {name}", where=where, remedy="give 0 or more")
+            if n > MOST_SERVERS:
+                raise InputError(f"is {n:,} for {name}", where=where, remedy=f"give {MOST_SERVERS:,} at most")
     low = tuple(max(least.get(server.name, 0), server.count if keep else 0) for server in servers)
     if not most:
         return search.Bounds(low)
@@ -307,10 +316,11 @@ def _facts(trials: Trials, best: Trial) -> Facts:
     waits = {name: estimate(runs, f"{name}.mean_wait", 0.95, asked.type_names).mean for name in asked.type_names}
     worst = max(waits, key=lambda name: waits[name])
     mean = estimate(runs, "mean_wait", 0.95).mean
+    over_period = queue_over_period(runs, asked.jobs.period)
     if not waits[worst] > 0:
-        return Facts(intensity, certified, mean, (None, 0.0, 1.0))
+        return Facts(intensity, certified, mean, (None, 0.0, 1.0), over_period)
     starved = max(measure(run, f"{worst}.starved", asked.type_names) for run in runs)
-    return Facts(intensity, certified, mean, (worst, waits[worst], starved))
+    return Facts(intensity, certified, mean, (worst, waits[worst], starved), over_period)
 
 
 def _costs(scenario: Scenario) -> tuple[tuple[float, ...], bool]:
@@ -348,18 +358,21 @@ def _statement(plan: Plan) -> str:
     if any(plan.least):
         more = describe(tuple(plan.more.values()), plan.class_names)
         what += f" ({more} more than there are)" if any(plan.more.values()) else " (those that are there)"
-    wanted = " and ".join(f"{meaning(key)} at most {limit:g}" for key, limit in plan.targets.items())
+    unit = plan.scenario.time_unit
+    wanted = " and ".join(
+        f"{meaning(key)} at most {shown(key, limit, unit)}" for key, limit in plan.targets.items()
+    )
     found = ", ".join(
-        f"{interval.mean:.4g} by theory" if key == "utilisation" and plan.firm else in_words(interval)
+        f"{interval.mean:.4g} by theory"
+        if key == "utilisation" and plan.firm
+        else with_unit(in_words(interval), unit_of(key, unit))
         for key, interval in (plan.best.estimates or {}).items()
     )
     price = f" at a cost of {plan.cost:g}" if plan.priced else ""
     runs = plan.best.replications
     if not plan.is_trace:
-        span = float(np.mean([run.ended for run in plan.best.runs]))
-        basis = (
-            f"measured {found}; {plan.confidence:.0%} confidence, {runs} fresh runs of {span:,.4g} units of time"
-        )
+        length = float(np.mean([run.ended for run in plan.best.runs]))
+        basis = f"measured {found}; {plan.confidence:.0%} confidence, {runs} fresh runs of {span(f'{length:,.4g}', unit)}"
     elif runs == 1:
         basis = (
             f"measured {found} on this very trace, where nothing is left to chance; another day's jobs may differ"
@@ -379,15 +392,17 @@ def _statement(plan: Plan) -> str:
         text += "; fewer are ruled out by theory"
     if not one:
         text += "; no cheaper mix was found to" if plan.cheapest else "; not every cheaper mix was tried"
-    return text + "." + _beside(plan.facts, plan.policy)
+    return text + "." + _beside(plan.facts, plan.policy, unit)
 
 
-def _beside(facts: Facts, policy: str) -> str:
+def _beside(facts: Facts, policy: str, unit: str | None) -> str:
     """Intensity, certificate, worst type: always said."""
     text = f" Intensity {facts.intensity:.4g}." if facts.intensity is not None else ""
     if facts.certified is not None:
         text += f" {policy} is {'proven' if facts.certified else 'not proven'} stable there."
+    if facts.over_period is not None:
+        text += f" {facts.over_period.in_words(unit).capitalize()}."
     name, wait, starved = facts.worst
     if name:
-        text += f" Longest waits: {name}, {wait:.4g} on average, the longest {starved:.3g} times that."
+        text += f" Longest waits: {name}, {with_unit(f'{wait:.4g}', unit)} on average, the longest {starved:.3g} times that."
     return text

@@ -22,7 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from slotwise.errors import SlotwiseError
+from slotwise.errors import InputError, SlotwiseError
+from slotwise.model import MOST_SERVERS
 from slotwise.planning.limit import Limit, serves
 from slotwise.planning.trials import Counts, Trial, Trials
 
@@ -34,6 +35,7 @@ MOST_TIMES = 64
 
 def along(trials: Trials, mix: Callable[[int], Counts], start: int) -> Trial:
     """The least i >= 1 for which mix(i), which grows with i, meets the targets; the search begins at `start`."""
+    _refuse_too_many(trials, mix(start))
     if trials.question.firm:
         start = _first_possible(trials, mix, start)
     step = max(1, math.isqrt(sum(mix(start))) // 2)
@@ -53,7 +55,7 @@ def along(trials: Trials, mix: Callable[[int], Counts], start: int) -> Trial:
         low = start
         while True:
             at, step = at + step, 2 * step
-            if at > MOST_TIMES * (sum(mix(start)) + 1):
+            if at > MOST_TIMES * (sum(mix(start)) + 1) or sum(mix(at)) > MOST_SERVERS:
                 raise SlotwiseError(_out_of_reach(trials, mix(low)))
             if trials.of(mix(at)).meets:
                 break
@@ -66,6 +68,15 @@ def along(trials: Trials, mix: Callable[[int], Counts], start: int) -> Trial:
         else:
             low = middle
     return trials.of(mix(high))
+
+
+def _refuse_too_many(trials: Trials, counts: Counts) -> None:
+    if sum(counts) > MOST_SERVERS:
+        raise InputError(
+            f"to carry the load at all takes {sum(counts):,.4g} servers, more than {MOST_SERVERS:,}",
+            where=trials.question.scenario.name,
+            remedy="lower the rates, or give larger servers",
+        )
 
 
 def _first_possible(trials: Trials, mix: Callable[[int], Counts], start: int) -> int:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from slotwise.looks import notebook
 from slotwise.looks.numbers import brief, with_band
 from slotwise.looks.palette import INK, SOFT, style_of
-from slotwise.planning.targets import meaning
+from slotwise.model import labelled
+from slotwise.planning.targets import meaning, shown, unit_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -39,7 +40,7 @@ def html(plan: Plan) -> str:
     columns = [
         "servers",
         *(["cost"] if plan.priced else []),
-        *(meaning(k) for k in plan.targets),
+        *(labelled(meaning(k), unit_of(k, plan.scenario.time_unit)) for k in plan.targets),
         "verdict",
     ]
     rows = []
@@ -61,7 +62,7 @@ def plot(plan: Plan) -> Picture:
 
     from slotwise.looks.drawing import panels, plain_axes
 
-    style = style_of(plan.policy)
+    style, unit = style_of(plan.policy), plan.scenario.time_unit
     with panels(len(plan.targets)) as (figure, all_axes):
         for axes, (key, limit) in zip(all_axes, plan.targets.items(), strict=True):
             for trial in plan.tried:
@@ -82,7 +83,7 @@ def plot(plan: Plan) -> Picture:
                 )
             axes.axhline(limit, color=INK, linestyle=(0, (4, 2)), linewidth=1)
             axes.annotate(
-                f"at most {limit:g}",
+                f"at most {shown(key, limit, unit)}",
                 (1, limit),
                 xycoords=("axes fraction", "data"),
                 ha="right",
@@ -91,7 +92,7 @@ def plot(plan: Plan) -> Picture:
             )
             axes.set_ylim(bottom=0)
             axes.set_xlabel("cost" if plan.priced else "servers", color=INK)
-            axes.set_ylabel(meaning(key), color=INK)
+            axes.set_ylabel(labelled(meaning(key), unit_of(key, unit)), color=INK)
             plain_axes(axes)
             if not plan.priced:
                 axes.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from slotwise.errors import InputError
+from slotwise.model import time_in, with_unit
 from slotwise.simulation.histogram import censored_quantiles
 from slotwise.simulation.intervals import mean_interval, quantile_interval
 from slotwise.simulation.measurements import PROBABILITIES, Measurements, add_up, mean_wait
@@ -48,24 +49,46 @@ def meaning(key: str) -> str:
     return MEANINGS[figure] + (f" of {of_type}" if of_type else "")
 
 
-def parse_targets(texts: Iterable[str]) -> Targets:
-    """From "p95_wait=60", "train.p95_wait=60" and the like."""
-    found: Targets = {}
+def unit_of(key: str, time_unit: str | None) -> str | None:
+    """The unit of a target's figure, where it has one."""
+    return time_unit if key.endswith("_wait") else None
+
+
+def shown(key: str, figure: float, time_unit: str | None) -> str:
+    """A target's limit: 0.5 h"""
+    return with_unit(f"{figure:g}", unit_of(key, time_unit))
+
+
+def parse_targets(texts: Iterable[str], time_unit: str | None = None) -> Targets:
+    """From "p95_wait=60", "train.p95_wait=30min" and the like; plain numbers are in the scenario's unit of time."""
+    found: dict[str, str] = {}
     for text in texts:
         key, equals, value = (part.strip() for part in text.partition("="))
         if not equals:
             raise InputError("is not a target", where=f"--target {text}", remedy="write it as p95_wait=60, say")
         if key in found:
             raise InputError("is given twice", where=f"--target {key}", remedy="keep one of them")
-        try:
-            found[key] = float(value)
-        except ValueError:
-            raise InputError(f"{value!r} is not a number", where=f"--target {key}", remedy="give a limit") from None
-    return check_targets(found)
+        found[key] = value
+    return check_targets(found, time_unit=time_unit)
 
 
-def check_targets(targets: Mapping[str, float], type_names: Sequence[str] | None = None) -> Targets:
+def _figure(key: str, value: float | str, time_unit: str | None) -> float:
+    where = f"--target {key}"
+    if not isinstance(value, str):
+        return value
+    if key.endswith("_wait"):
+        return time_in(value, time_unit, where=where)
+    try:
+        return float(value)
+    except ValueError:
+        raise InputError(f"{value!r} is not a number", where=where, remedy="give a limit") from None
+
+
+def check_targets(
+    given: Mapping[str, float | str], type_names: Sequence[str] | None = None, time_unit: str | None = None
+) -> Targets:
     """The same, or the first thing in it that no cluster could mean; with the names of the types, where they are known."""
+    targets = {key: _figure(key, value, time_unit) for key, value in given.items()}
     if not targets:
         raise InputError("there is no target", where="--target", remedy="give one, such as p95_wait=60")
     for key, limit in targets.items():

@@ -17,6 +17,7 @@ from slotwise._version import __version__
 from slotwise.errors import InputError
 from slotwise.looks.numbers import with_band
 from slotwise.model import Overrides, Scenario
+from slotwise.model.laws import BatchArrivals
 from slotwise.scheduling.claims import MaxWeight
 from slotwise.scheduling.policies import POLICIES
 from slotwise.simulation.choice import Choice
@@ -26,6 +27,7 @@ from slotwise.simulation.simulate import as_scenario, run_policies
 from slotwise.theory.guarantee import proven_share
 from slotwise.theory.load import columns_of, scaled_rates, with_load
 from slotwise.theory.region import Region, locate
+from slotwise.workloads.laws import arrival_law, is_poisson
 
 GRID = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)
 SOLVERS = ("auto", "greedy", "greedy-fill")
@@ -83,7 +85,7 @@ class Tradeoff:
         best = self.recommended
         queue = best.result.mean_queue
         found = f"mean queue {with_band(*queue)}"
-        law = ", were its arrivals Poisson" if self.scenario.workload.trace is not None else ""
+        law = ", were its arrivals Poisson" if not _is_poisson(self.scenario) else ""
         if self.proven:
             ground = f"proven below intensity {best.share:.4g}{law}, with the load at {self.intensity:.4g}"
             rest = "no setting that is proven for this load has a significantly shorter queue"
@@ -102,6 +104,7 @@ class Tradeoff:
             "scenario": self.scenario.name,
             "seed": self.scenario.run.seed,
             "version": __version__,
+            **self.scenario.units,
             "policy": self.policy,
             "intensity": self.intensity if math.isfinite(self.intensity) else None,
             "settings": [
@@ -161,6 +164,14 @@ def tradeoff(
         for (solver, beta), (share, why), result in zip(pairs, shares, results, strict=True)
     )
     return Tradeoff(ready, chosen, region.intensity, settings)
+
+
+def _is_poisson(scenario: Scenario) -> bool:
+    """As the theorems need it: at a constant rate, one by one or in batches."""
+    if scenario.workload.trace is not None or scenario.period is not None:
+        return False
+    laws = [arrival_law(scenario, j) for j in range(len(scenario.types))]
+    return all(isinstance(law, BatchArrivals) or is_poisson(law) for law in laws)
 
 
 def _max_weight(choice: Choice) -> MaxWeight | None:

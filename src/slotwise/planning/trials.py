@@ -28,7 +28,7 @@ import numpy as np
 
 from slotwise.model import Scenario
 from slotwise.packing import spaces_of
-from slotwise.planning.targets import Targets, estimate, meaning, measure
+from slotwise.planning.targets import Targets, estimate, meaning, measure, shown
 from slotwise.simulation import engines
 from slotwise.simulation.bounding import LowerBounds
 from slotwise.simulation.choice import Choice
@@ -36,6 +36,7 @@ from slotwise.simulation.drift import Stability
 from slotwise.simulation.engines import Batch, Engine
 from slotwise.simulation.judging import judge
 from slotwise.simulation.measurements import Measurements
+from slotwise.simulation.periods import without_rhythm
 from slotwise.simulation.replication import Task
 from slotwise.simulation.sequential import LONGER, MOST_EVENTS, MOST_WORK, first_events
 from slotwise.simulation.simulate import InterruptedRunError
@@ -239,16 +240,17 @@ class Trials:
 
     def _judge(self, estimates: dict[str, Interval], runs: list[Measurements]) -> tuple[Answer, str, bool]:
         """The answer, why, and whether longer runs are what it takes."""
-        targets = self.question.targets
+        targets, unit = self.question.targets, self.question.scenario.time_unit
         for key, interval in estimates.items():
             if interval.low is not None and interval.low > targets[key] * (1 + MARGIN):
-                return Answer.MISSES, f"{meaning(key)} is above {targets[key]:g}", False
-        found = judge(runs, self.question.jobs.types, impossible=False, is_trace=self.question.is_trace)
+                return Answer.MISSES, f"{meaning(key)} is above {shown(key, targets[key], unit)}", False
+        seen = without_rhythm(runs, self.question.jobs.period)
+        found = judge(seen, self.question.jobs.types, impossible=False, is_trace=self.question.is_trace)
         if found.verdict is Stability.NEVER_STARTS or (self.question.firm and found.verdict is Stability.GROWS):
             return Answer.MISSES, found.why, False
         if self.question.firm and found.verdict is Stability.TOO_SHORT:
             return Answer.DOUBT, found.why, True
         for key, interval in estimates.items():
             if interval.high is None or interval.high > targets[key] * (1 + MARGIN):
-                return Answer.DOUBT, f"{meaning(key)} is too close to {targets[key]:g}", False
+                return Answer.DOUBT, f"{meaning(key)} is too close to {shown(key, targets[key], unit)}", False
         return Answer.MEETS, "", False

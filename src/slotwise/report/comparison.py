@@ -10,6 +10,7 @@ import polars as pl
 from slotwise.looks.drawing import Row, Series, curves, dots, lines
 from slotwise.looks.numbers import brief, measured, with_band
 from slotwise.looks.palette import label_of
+from slotwise.model import labelled, with_unit
 from slotwise.report.blocks import Block, Cell, Figure, Page, Panel, Section, Table
 from slotwise.simulation.drift import Stability
 from slotwise.simulation.result import Comparison, Result
@@ -35,6 +36,8 @@ def comparison_page(comparison: Comparison) -> Page:
         ("events a run", f"{results[0].runs[0].events:,}"),
         ("seed", str(scenario.run.seed)),
     ]
+    if scenario.time_unit:
+        facts.append(("times in", scenario.time_unit))
     blocks: list[Block] = [_table(results), _means(results)]
     if len(results) > 1:
         blocks.insert(1, _differences(comparison))
@@ -46,7 +49,12 @@ def comparison_page(comparison: Comparison) -> Page:
     title = f"{scenario.name}: {len(results)} policies compared"
     if len(results) == 1:
         title = f"{scenario.name}: {label_of(names[0])}"
-    return Page(title, _lead(comparison), sections, facts)
+    lead = _lead(comparison) + [
+        f"{label_of(result.policy)}: {found.in_words(scenario.time_unit)}."
+        for result in results
+        if (found := result.queue_over_period)
+    ]
+    return Page(title, lead, sections, facts)
 
 
 WORDS = {
@@ -94,18 +102,9 @@ def _means(results: Results) -> Figure:
 
 
 def _table(results: Results) -> Table:
-    columns = [
-        "policy",
-        "verdict",
-        "mean queue",
-        "mean wait",
-        "median",
-        "p95",
-        "p99",
-        "longest",
-        "busiest",
-        "stalled",
-    ]
+    waits = ["mean wait", "median", "p95", "p99", "longest"]
+    unit = results[0].scenario.time_unit
+    columns = ["policy", "verdict", "mean queue", *(labelled(one, unit) for one in waits), "busiest", "stalled"]
     rows = []
     for result in results:
         resource, share = max(result.utilisation.items(), key=lambda item: item[1])
@@ -179,14 +178,15 @@ def _tails(results: Results, names: list[str]) -> Figure:
                 {"policy": result.policy, "wait": t, "share_above": p} for t, p in zip(times, shares, strict=True)
             ]
     frame = pl.DataFrame(data, schema={"policy": pl.String, "wait": pl.Float64, "share_above": pl.Float64})
+    unit = results[0].scenario.time_unit
     told = "; ".join(
-        f"{label_of(r.policy)}: p95 {measured(r.wait['p95'], 3)}, p99 {measured(r.wait['p99'], 3)}, longest {brief(r.wait['max'])}"
+        f"{label_of(r.policy)}: p95 {measured(r.wait['p95'], 3)}, p99 {measured(r.wait['p99'], 3)}, longest {with_unit(brief(r.wait['max']), unit)}"
         for r in results
     )
 
     def picture(identity: str, wide: bool) -> str:
-        y = "share of jobs that wait longer"
-        return lines(series, identity, x="wait", y=y, log_x=bool(series), markers=False, wide=wide, floor=0.0)
+        x, y = labelled("wait", unit), "share of jobs that wait longer"
+        return lines(series, identity, x=x, y=y, log_x=bool(series), markers=False, wide=wide, floor=0.0)
 
     caption = (
         "Share of the jobs that wait longer than the time below, to the longest wait; both scales are logarithmic."
@@ -212,7 +212,9 @@ def _by_type(results: Results) -> Table:
             row = [label_of(result.policy), with_band(*queue), *shown]
             rows.append([Cell(name, rows=len(results)), *row] if n == 0 else row)
             data.append({"policy": result.policy, "type": name, "mean_queue": queue.mean} | wait)
-    columns = ["type", "policy", "mean queue", "mean wait", "median", "p95", "p99", "longest"]
+    unit = results[0].scenario.time_unit
+    columns = ["type", "policy", "mean queue"]
+    columns += [labelled(one, unit) for one in ("mean wait", "median", "p95", "p99", "longest")]
     caption = "Over the jobs of all replications."
     if len(results) > 1:
         caption += " Marked: the policy under which a type waits longest, on average and at the 95th percentile."
@@ -222,7 +224,7 @@ def _by_type(results: Results) -> Table:
 
 def _series(results: Results, names: list[str]) -> Figure:
     top = max((float(r.runs[0].series[:, 1].max()) for r in results if len(r.runs[0].series)), default=1.0)
-    panels = []
+    panels, x = [], labelled("time", results[0].scenario.time_unit)
     for n, result in enumerate(results):
         run = result.runs[0]
         part = [(result.policy, run.series[:, 0], run.series[:, 1])]
@@ -230,11 +232,9 @@ def _series(results: Results, names: list[str]) -> Figure:
         panels.append(
             Panel(
                 label_of(result.policy),
-                curves(part, f"time-{n}", x="time", height=2.4, top=top),
+                curves(part, f"time-{n}", x=x, height=2.4, top=top),
                 f"Waiting jobs over time under {label_of(result.policy)}, at most {most}.",
-                curves(part, f"time-{n}-wide", x="time", height=2.6, top=top, wide=True)
-                if len(results) == 1
-                else "",
+                curves(part, f"time-{n}-wide", x=x, height=2.6, top=top, wide=True) if len(results) == 1 else "",
             )
         )
     frame = pl.concat([r.series().with_columns(policy=pl.lit(r.policy)) for r in results], how="diagonal")

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from slotwise._kernel import kernel
 from slotwise.scheduling.memory import natural, prefetch
 from slotwise.scheduling.moves import reindex, vacate
@@ -146,6 +149,14 @@ def join(s: State, server: int, c: int, policy_join: Any) -> None:
     """A server of class c comes under a number that is not in use, or one that was there before comes back empty."""
     set_up(s, server, c)
     policy_join(s, server, 0)
+
+
+@kernel
+def join_all(s: State, numbers: NDArray[np.int64], classes: NDArray[np.int64], policy_join: Any) -> None:
+    """Servers join one after the other: the same as so many calls of `join`, without the way from Python for each."""
+    for n in range(len(numbers)):
+        set_up(s, numbers[n], classes[n])
+        policy_join(s, numbers[n], 0)
 
 
 @kernel

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from slotwise.errors import InputError, SlotwiseError
+from slotwise.errors import InputError
 from slotwise.looks.schedulers import scheduler_html, scheduler_line
 from slotwise.model import Cluster, JobType, Scenario, ServerClass, integers
 from slotwise.model.checks import check_cluster, check_types
@@ -22,7 +22,6 @@ from slotwise.packing import spaces_of
 from slotwise.scheduling import calls, chance, drive
 from slotwise.scheduling.capture import capture
 from slotwise.scheduling.events import (
-    Amount,
     Cancel,
     Complete,
     Drain,
@@ -40,8 +39,8 @@ from slotwise.scheduling.events import (
     Tick,
 )
 from slotwise.scheduling.explain import explain_job, explain_server
-from slotwise.scheduling.hooks import PythonHook
-from slotwise.scheduling.moves import FINE, NO_ROOM, NOBODY_WAITS, NOT_THERE, RAISED
+from slotwise.scheduling.faults import fault_of, refuse_waiting, refuse_without_duration
+from slotwise.scheduling.moves import FINE
 from slotwise.scheduling.policies import make_policy
 from slotwise.scheduling.policy import Policy
 from slotwise.scheduling.reasons import Explanation
@@ -50,31 +49,13 @@ from slotwise.scheduling.register import Register
 from slotwise.scheduling.situation import Situation
 from slotwise.scheduling.state import ABSENT, COUNT, DTYPE, PRESENT, SERVER, STATUS, WAITING
 from slotwise.scheduling.store import Store
+from slotwise.scheduling.verbs import Verbs
 from slotwise.scheduling.view import View
 
-FAULTS = {
-    NOBODY_WAITS: "wanted to start a job of a type of which nobody waits",
-    NOT_THERE: "wanted to start a job on a server that takes no jobs",
-    NO_ROOM: "wanted to start a job on a server that has no room for it, or may not hold it",
-    RAISED: "raised an exception in a compiled hook; take @njit away to see it",
-}
 NOTHING = Outcome()
 
 
-def fault_of(policy: Policy, hooks: Sequence[Any], failed: int) -> Exception | None:
-    """What a policy did wrong, if it did."""
-    if failed == FINE:
-        return None
-    for hook in hooks:
-        if isinstance(hook, PythonHook) and hook.error is not None:
-            error, hook.error = hook.error, None
-            if not isinstance(error, Exception):
-                raise error  # Ctrl-C is nobody's fault
-            return error
-    return SlotwiseError(f"policy {policy.label} {FAULTS.get(failed, 'failed')}")
-
-
-class Scheduler:
+class Scheduler(Verbs):
     """Places jobs on servers by a policy.
 
     >>> from slotwise.model import load_scenario
@@ -244,71 +225,6 @@ class Scheduler:
         """The time of the last event."""
         return self._time
 
-    # -- jobs -------------------------------------------------------------------------------------------------------
-
-    def submit(
-        self,
-        job: Hashable,
-        job_type: str,
-        *,
-        demand: Mapping[str, Amount] | None = None,
-        duration: float | None = None,
-        now: float | None = None,
-    ) -> list[Placement]:
-        """A job arrives. `demand` is what it really asks for, where that is less than its type's; clairvoyant policies need
-        `duration` and `now`, to others it is as if no time had passed where `now` is not given."""
-        return self._placements(Submit(job, job_type, self._when(now), demand, duration))
-
-    def complete(self, job: Hashable, *, now: float | None = None, attempt: int | None = None) -> list[Placement]:
-        """A running job has ended. One that was placed more than once needs `attempt`: which of them has ended."""
-        return self._placements(Complete(job, self._when(now), attempt))
-
-    def stop(self, job: Hashable, *, now: float | None = None, attempt: int | None = None) -> list[Placement]:
-        """A running job was stopped by its user's wish: nothing is learnt from how long it ran."""
-        return self._placements(Stop(job, self._when(now), attempt))
-
-    def requeue(self, job: Hashable, *, now: float | None = None, attempt: int | None = None) -> list[Placement]:
-        """A placement could not be carried out: the job waits again, in its old place in the line, and may be placed anew."""
-        return self._placements(Requeue(job, self._when(now), attempt))
-
-    def cancel(self, job: Hashable, *, now: float | None = None) -> list[Placement]:
-        """A waiting job is withdrawn; a running one cannot be, since nothing here is interrupted."""
-        return self._placements(Cancel(job, self._when(now)))
-
-    def tick(self, *, now: float | None = None) -> list[Placement]:
-        """The policy's own clock has rung; call it after exponential times of rate `tick_rate` where that is above 0."""
-        return self._placements(Tick(self._when(now)))
-
-    @property
-    def tick_rate(self) -> float:
-        """The rate of the policy's own clock (sampling policies only), in the types' unit of time."""
-        return float(self._state.tick_rate)
-
-    # -- servers ----------------------------------------------------------------------------------------------------
-
-    def add_server(self, server: Hashable, server_class: str, *, now: float | None = None) -> list[Placement]:
-        """A server of a class joins; one that had failed, or was drained and is empty, comes back."""
-        return self._placements(Join(server, server_class, self._when(now)))
-
-    def resume_server(self, server: Hashable, *, now: float | None = None) -> list[Placement]:
-        """A server that drains takes jobs again, whatever it holds."""
-        return self._placements(Resume(server, self._when(now)))
-
-    def drain_server(self, server: Hashable, *, now: float | None = None) -> list[Placement]:
-        """The server takes no more jobs; those on it run to their end."""
-        return self._placements(Drain(server, self._when(now)))
-
-    def remove_server(self, server: Hashable, *, now: float | None = None) -> list[Placement]:
-        """A server that holds no jobs is forgotten."""
-        return self._placements(Remove(server, self._when(now)))
-
-    def fail_server(self, server: Hashable, *, now: float | None = None) -> Outcome:
-        """The server is lost; its jobs wait again, in their old places in the line, and may start elsewhere."""
-        outcome = self.apply(Fail(server, self._when(now)))
-        if outcome.fault is not None:
-            raise _telling(outcome)
-        return outcome
-
     # -- looking ----------------------------------------------------------------------------------------------------
 
     @property
@@ -347,6 +263,11 @@ class Scheduler:
         """What the server does, and why."""
         return explain_server(self._view(), server, self._lookup(self._servers, server, "server"))
 
+    @property
+    def tick_rate(self) -> float:
+        """The rate of the policy's own clock (sampling policies only), in the types' unit of time."""
+        return float(self._state.tick_rate)
+
     # -- what happens at each event ---------------------------------------------------------------------------------
 
     def _on_submit(self, event: Submit) -> Outcome:
@@ -358,7 +279,7 @@ class Scheduler:
             j = self._lookup(self._type, job_type, "type")
         if duration is None:
             if self._clairvoyant:
-                _refuse_without_duration(job, self.policy)
+                refuse_without_duration(job, self.policy)
         elif not duration >= 0:
             raise InputError(f"lasts {duration}", where=f"job {job!r}", remedy="give a duration of 0 or more")
         own = None if demand is None else self._actual(job, j, demand)
@@ -388,7 +309,7 @@ class Scheduler:
         i = self._meant(job, attempt)
         n = calls.complete(self._at, hook, i)
         if n == calls.NOT_RUNNING:
-            _refuse_waiting(job)
+            refuse_waiting(job)
         del self._jobs[job], self._job_of[i]
         if self._extras:
             self._extras.pop(i, None)
@@ -398,7 +319,7 @@ class Scheduler:
         job, _, attempt = event
         i = self._meant(job, attempt)
         if self._store.arrays["jobs"][i, SERVER] == WAITING:
-            _refuse_waiting(job)
+            refuse_waiting(job)
         self._register.extra(i).earlier += 1
         drive.requeue(self._state, i, self._hook("stop"), self._hook("arrive"))
         return self._outcome(self._n_placed())._replace(requeued=(job,))
@@ -479,13 +400,6 @@ class Scheduler:
         return self._outcome(self._n_placed())._replace(requeued=requeued)
 
     # -- inside -----------------------------------------------------------------------------------------------------
-
-    def _placements(self, event: Event) -> list[Placement]:
-        """For those who call the verbs: the placements, and a fault as an exception that tells of them."""
-        outcome = self.apply(event)
-        if outcome.fault is not None:
-            raise _telling(outcome)
-        return list(outcome.placements)
 
     def _outcome(self, n: int) -> Outcome:
         """Of n placements; n < 0: of -1 - n placements and a fault."""
@@ -585,21 +499,3 @@ class Scheduler:
             known = ", ".join(map(str, list(table)[:8])) or "none"
             raise InputError(f"no {kind} is called {name!r}", remedy=f"there are: {known}")
         return number
-
-
-def _telling(outcome: Outcome) -> Exception:
-    """The fault, with what was decided before it."""
-    assert outcome.fault is not None
-    for placement in outcome.placements:
-        outcome.fault.add_note(f"before that, {placement.job!r} was started on {placement.server!r}")
-    return outcome.fault
-
-
-def _refuse_waiting(job: Hashable) -> NoReturn:
-    raise InputError(f"job {job!r} has not started", remedy="only running jobs end; cancel a waiting one")
-
-
-def _refuse_without_duration(job: Hashable, policy: Policy) -> NoReturn:
-    raise InputError(
-        "has no duration", where=f"job {job!r}", remedy=f"{policy.label} is clairvoyant: give duration"
-    )

@@ -28,7 +28,9 @@ class Measurements:
     completions: int
     ticks: int
     seconds: float
-    """time the run took on this machine; the only figure that differs between runs with one seed"""
+    """time the run took on this machine; it and `setup` are the only figures that differ between runs with one seed"""
+    setup: float
+    """time that the processor took before it, to make the servers and the tables of the policy"""
     measured: float
     """how long the measured part was, in simulated time"""
     ended: float
@@ -76,7 +78,7 @@ class Measurements:
         """Whether every figure but the time it took is equal to the last bit."""
         for name, mine in vars(self).items():
             theirs = getattr(other, name)
-            if name == "seconds":
+            if name in ("seconds", "setup"):
                 continue
             if isinstance(mine, np.ndarray):
                 if not np.array_equal(mine, theirs, equal_nan=mine.dtype.kind == "f"):
@@ -119,11 +121,11 @@ def read(
     meters: MeterStore,
     policy: str,
     replication: int,
-    seconds: float,
+    taken: tuple[float, float],
     drew: bool,
     demands: Sequence[NDArray[np.int64]] = (),
 ) -> Measurements:
-    """The figures of a finished run; `demands` are what recorded jobs asked for, where that is not their types' demand."""
+    """The figures of a finished run; `taken` are the seconds of the run and of setting it up, `demands` are what recorded jobs asked for, where that is not their types' demand."""
     s: Any = store.state
     now, happened = float(agenda.record.now), agenda.record
     m, a = meters.record, meters.arrays
@@ -142,7 +144,8 @@ def read(
         arrivals=int(happened.arrivals),
         completions=int(happened.completions),
         ticks=int(happened.ticks),
-        seconds=seconds,
+        seconds=taken[0],
+        setup=taken[1],
         measured=measured,
         ended=now,
         mean_queue=float(a["queue_area"].sum() * share),

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from slotwise.model import Scenario
 from slotwise.packing import spaces_of
 from slotwise.scheduling import chance, drive
+from slotwise.scheduling.faults import fault_of
 from slotwise.scheduling.hooks import Hooks
-from slotwise.scheduling.scheduler import fault_of
 from slotwise.scheduling.situation import Situation
 from slotwise.scheduling.store import Store
 from slotwise.simulation import ahead, churn, loop, measuring, takeup
@@ -23,6 +23,7 @@ from slotwise.simulation.agenda import AgendaStore
 from slotwise.simulation.choice import Choice
 from slotwise.simulation.measurements import Measurements, read
 from slotwise.simulation.meter import MeterStore
+from slotwise.simulation.periods import ODD, whole_periods
 from slotwise.simulation.serverevents import ServerEvents
 from slotwise.simulation.statistics import mser5
 from slotwise.workloads.jobs import Jobs
@@ -34,6 +35,8 @@ FIRST_CHUNK = 1_024
 SERVER_EVENTS = 256
 """as many are drawn ahead"""
 DEFAULT_EVENTS = 200_000
+MOST_ROOM = 4_000_000
+"""for jobs, to begin with; there will be more where it is needed"""
 WORKLOAD, SERVERS, RESIDUALS = 0, 2, 4
 """which child of a replication's seed is for what; 1 and 3 are the policy's and its clock's (`chance`)"""
 
@@ -72,7 +75,7 @@ class Task:
     def repeats(self) -> bool:
         """Whether the jobs are the same in every replication, and the servers are."""
         failing = any(server.failures is not None for server in self.scenario.cluster.servers)
-        return self.scenario.workload.trace is not None and not failing
+        return self.scenario.workload.trace is not None and not failing and not self.jobs.running
 
     def same_again(self, first: Measurements) -> bool:
         """Whether every other replication would be like the first: nothing is left to chance. (A policy of the user's own may draw
@@ -115,7 +118,9 @@ def make_store(task: Task, max_servers: int) -> Store:
         spaces=spaces_of(scenario.cluster.servers, jobs.sizes),
         random=chance.words_of(scenario.run.seed, task.replication),
         mean_service=jobs.mean_service,
-        max_jobs=int(1.2 * jobs.mean_in_service) + 32 + (task.start.n_jobs if task.start is not None else 0),
+        max_jobs=int(min(1.2 * jobs.mean_in_service, MOST_ROOM))
+        + 32
+        + (task.start.n_jobs if task.start is not None else 0),
     )
 
 
@@ -137,11 +142,11 @@ def prepare(task: Task) -> Prepared:
     hooks = store.policy.hooks()
     limits = _Limits.of(task)
     limits.write(agenda.record, meters.record, jobs)
-    for number, c, _ in timeline.initial:
-        if start is None:
-            drive.join(state, number, c, hooks.join)
-        meters.arrays["capacity_now"] += jobs.sizes.capacity[c]
-        meters.record.servers_now += 1
+    if start is None:
+        drive.join_all(state, timeline.numbers, timeline.classes, hooks.join)
+    of_class = np.bincount(timeline.classes, minlength=len(jobs.sizes.capacity))
+    meters.arrays["capacity_now"] += of_class @ jobs.sizes.capacity.astype(np.float64)
+    meters.record.servers_now += len(timeline.numbers)
     if start is not None:
         takeup.take_up(scenario, jobs.types, store, agenda, meters, start, generator(seed, RESIDUALS))
     if state.tick_rate > 0:
@@ -170,7 +175,9 @@ def compile_for(task: Task) -> None:
 
 def _run(task: Task, progress: Progress | None, stopped: Callable[[], bool] | None) -> Measurements:
     with ahead.by_others(ahead.LOOP):
+        before = time.thread_time()
         ready = prepare(task)
+        setup = time.thread_time() - before
         ahead.wait(ahead.LOOP)
     state: Any = ready.store.state
     begun = time.perf_counter()
@@ -178,7 +185,9 @@ def _run(task: Task, progress: Progress | None, stopped: Callable[[], bool] | No
     measuring.finish(state, ready.agenda.record, ready.meters.record)
     seconds = time.perf_counter() - begun
     drew = _drawn(ready.store, ready.agenda) != ready.undrawn
-    return read(ready.store, ready.agenda, ready.meters, task.choice.name, task.replication, seconds, drew, demands)
+    return read(
+        ready.store, ready.agenda, ready.meters, task.choice.name, task.replication, (seconds, setup), drew, demands
+    )
 
 
 def _drive(
@@ -259,18 +268,24 @@ class _Limits:
         if events is None and n_jobs is None and run.until is None:
             if jobs.count is None:
                 events = task.events or DEFAULT_EVENTS
+                if jobs.period is not None:
+                    until, warm = whole_periods(jobs.period, jobs.rate, events, share)
+                    return cls(None, None, until, warm / until)
             else:
                 n_jobs = jobs.count
+        elif n_jobs is not None:
+            n_jobs += jobs.running
         return cls(events, n_jobs, run.until, share)
 
     def write(self, agenda: Any, meter: Any, jobs: Jobs) -> None:
         if self.events is not None:
             agenda.limit_events, agenda.warm_events = self.events, int(self.warmup * self.events)
         elif self.jobs is not None:
-            agenda.limit_jobs, agenda.warm_jobs = self.jobs, int(self.warmup * self.jobs)
+            agenda.limit_jobs = self.jobs  # those that run at the start are warm-up
+            agenda.warm_jobs = jobs.running + int(self.warmup * (self.jobs - jobs.running))
         elif self.until is not None:
             agenda.limit_time, agenda.warm_time = self.until, self.warmup * self.until
-        meter.sample_every = 1.0 / max(jobs.rate, 1e-300)
+        meter.sample_every = (1.0 if jobs.period is None else ODD) / max(jobs.rate, 1e-300)
         meter.slowdown_floor = 0.01 * jobs.typical_service
 
     def done(self, agenda: Any, now: float) -> float:

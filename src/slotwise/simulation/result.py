@@ -13,15 +13,16 @@ import numpy as np
 from slotwise.errors import InputError
 from slotwise.looks.notebook import to_pandas
 from slotwise.looks.numbers import finite
-from slotwise.model import JobType, Scenario
+from slotwise.model import JobType, Scenario, with_unit
 from slotwise.simulation import showing
 from slotwise.simulation.choice import Choice
 from slotwise.simulation.drift import Drift, Stability
 from slotwise.simulation.histogram import EDGES, quantiles
-from slotwise.simulation.intervals import UNSEEN, mean_interval, quantile_interval
+from slotwise.simulation.intervals import FEW, UNSEEN, mean_interval, quantile_interval
 from slotwise.simulation.jobrecord import Rows, job_frame, job_trace
 from slotwise.simulation.judging import Judgement, judge
 from slotwise.simulation.measurements import PROBABILITIES, Measurements, add_up, wait_figures
+from slotwise.simulation.periods import QueueOverPeriod, queue_over_period, without_rhythm
 from slotwise.simulation.statistics import Interval, batch_means, paired_difference
 from slotwise.theory.bounds import Bound
 
@@ -71,14 +72,21 @@ class Result:
         return self._seen(mean_interval([run.mean_queue for run in self.runs]))
 
     def _seen(self, found: Interval) -> Interval:
-        """Where nobody ever waited, the upper end is what such runs could have missed: one service time of waiting in all, or
-        what theory says."""
-        if found.mean > 0 or found.high is None or self.scenario.workload.trace is not None:
+        """Where few jobs ever waited, runs tell little about the rare long waits. Then the upper end is what they could have missed: as
+        many waits as such a number seen allows (Poisson), each of a service time; or what theory says."""
+        waited = sum(int(run.wait_bins[:, 1:].sum() + run.waiting_bins.sum()) for run in self.runs)
+        if waited >= FEW or found.high is None or self.scenario.workload.trace is not None:
             return found
         service = self.offered / max(sum(job_type.rate or 0.0 for job_type in self.types), 1e-300)
-        missed = UNSEEN * service / max(sum(run.measured for run in self.runs), 1e-300)
-        least = self.bound.mean_queue if math.isfinite(self.bound.mean_queue) else 0.0
-        return Interval(0.0, 0.0, max(missed, least))
+        most = waited + 2 * math.sqrt(waited) + UNSEEN
+        missed = most * service / max(sum(run.measured for run in self.runs), 1e-300)
+        least = self.bound.mean_queue if found.mean <= 0 and math.isfinite(self.bound.mean_queue) else 0.0
+        return found._replace(high=max(found.high, missed, least))
+
+    @cached_property
+    def queue_over_period(self) -> QueueOverPeriod | None:
+        """Where rates rise and fall: the mean queue over their period; None where they do not."""
+        return queue_over_period(self.runs, self.scenario.period)
 
     @cached_property
     def mean_queue_by_type(self) -> dict[str, Interval]:
@@ -166,7 +174,7 @@ class Result:
     def judgement(self) -> Judgement:
         """The verdict on whether the queues stay bounded, and why."""
         found = judge(
-            self.runs,
+            without_rhythm(self.runs, self.scenario.period),
             self.types,
             impossible=self.bound.kind == "unstable",
             is_trace=self.scenario.workload.trace is not None,
@@ -227,6 +235,11 @@ class Result:
         """Speed of the simulator, per core: the median over the replications, of which the first may have compiled."""
         return float(np.median([run.events / run.seconds for run in self.runs]))
 
+    @property
+    def setup_seconds(self) -> float:
+        """What it took to set up one run, of the processor: the median, as the first may have compiled."""
+        return float(np.median([run.setup for run in self.runs]))
+
     def _mean(self, name: str) -> float:
         return float(np.mean([getattr(run, name) for run in self.runs]))
 
@@ -238,6 +251,7 @@ class Result:
             "replications": len(self.runs),
             "events": self.runs[0].events,
             "events_per_second": self.events_per_second,
+            "setup_seconds": self.setup_seconds,
             "mean_queue": {
                 "mean": self.mean_queue.mean,
                 "ci95": [self.mean_queue.low, self.mean_queue.high],
@@ -247,6 +261,7 @@ class Result:
                 name: {"mean": interval.mean, "ci95": [interval.low, interval.high]}
                 for name, interval in self.mean_queue_by_type.items()
             },
+            "queue_over_period": self.queue_over_period.as_dict() if self.queue_over_period else None,
             "wait": {**self.wait, "ci95": [self.mean_wait.low, self.mean_wait.high], "p95_ci95": list(p95[1:])},
             "wait_by_type": self.wait_by_type,
             "worst_type": self.worst_type,
@@ -344,10 +359,11 @@ class Result:
     def __str__(self) -> str:
         low, high = self.mean_queue.low, self.mean_queue.high
         band = f" [{low:.4g}, {high:.4g}]" if low is not None and high is not None else ""
-        p95 = self.wait["p95"]
+        unit = self.scenario.time_unit
+        mean, p95 = (with_unit(f"{self.wait[key] or 0:.4g}", unit) for key in ("mean", "p95"))
         return (
             f"{self.policy} on {self.scenario.name}: mean queue {self.mean_queue.mean:.4g}{band}, "
-            f"mean wait {self.wait['mean'] or 0:.4g}, p95 wait {p95 if p95 is not None else 0:.4g}, {self.verdict}"
+            f"mean wait {mean}, p95 wait {p95}, {self.verdict}"
         )
 
 
@@ -426,6 +442,7 @@ def as_json(scenario: Scenario, results: Sequence[Result], version: str) -> dict
         "scenario": scenario.name,
         "seed": scenario.run.seed,
         "version": version,
+        **scenario.units,
         "results": [result.as_dict() for result in results],
     }
     return dict(finite(whole))

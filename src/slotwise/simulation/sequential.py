@@ -1,9 +1,9 @@
 """How long to run, where the scenario leaves it open: until the verdict is clear, then until the answer is precise enough.
 
-1. A replication begins with 20 times the longest mean service time (a quarter of it is warm-up), and 50,000 events at least. While it is too
+1. A replication begins with 20 times the longest mean service time (a quarter of it is warm-up), and 100,000 events at least. While it is too
    short to tell whether the queue stays bounded, four times as many events are run, up to MOST_EVENTS a replication. The random
    numbers are the same, so a longer run begins like the shorter one.
-2. Where the queue is stable, replications are added, at least until there are ten, until the half-width of the 95 % interval of the
+2. Where the queue is stable, replications are added, at least until there are twelve, until the half-width of the 95 % interval of the
    mean queue is `run.precision` of it (queues below a thousandth of the jobs in service need no such precision), or MOST_WORK events
    have been run.
 
@@ -24,7 +24,7 @@ from slotwise.simulation.replication import Task
 from slotwise.simulation.result import Result
 from slotwise.workloads.jobs import Jobs
 
-LEAST_EVENTS = 50_000
+LEAST_EVENTS = 100_000
 MOST_EVENTS = 2_000_000
 """of one replication"""
 MOST_WORK = 10_000_000
@@ -32,7 +32,7 @@ MOST_WORK = 10_000_000
 SERVICES = 20.0
 """longest mean service times in a run, at least"""
 LONGER = 4
-PRECISE_RUNS = 10
+PRECISE_RUNS = 12
 SMALL = 1e-3
 """a mean queue of this share of the jobs in service is a small one"""
 

@@ -10,10 +10,13 @@ import numpy as np
 from numpy.random import SeedSequence
 from numpy.typing import NDArray
 
+from slotwise.errors import InputError
 from slotwise.model import Cluster
 from slotwise.simulation.churn import DRAIN, FAIL, JOIN
 from slotwise.workloads.laws import generator
 
+MOST_FAILURES = 10_000.0
+"""between two jobs, of all servers of a class"""
 KINDS = {"join": JOIN, "drain": DRAIN, "fail": FAIL}
 
 
@@ -24,6 +27,21 @@ class ServerEvent(NamedTuple):
     kind: int
     server: int
     server_class: int
+
+
+def check_pace(cluster: Cluster, rate: float) -> None:
+    """Refuse servers that fail so often that a run would hardly ever come to its next job."""
+    for i, server in enumerate(cluster.servers):
+        if server.failures is None or not server.count:
+            continue
+        turn = server.failures.mean_time_between + server.failures.mean_repair
+        often = server.count / turn / max(rate, 1e-300)
+        if often > MOST_FAILURES:
+            raise InputError(
+                f"servers fail {often:.3g} times between two jobs",
+                where=f"cluster.servers[{i}] ({server.name}).failures",
+                remedy="use longer times, or another unit of time for rates",
+            )
 
 
 class Present(NamedTuple):
@@ -46,14 +64,16 @@ class ServerEvents:
         self, cluster: Cluster, seed: SeedSequence, present: Sequence[Present] | None = None, places: int = 0
     ) -> None:
         """`present` are other servers than the cluster's own to begin with, with numbers below `places`."""
+        counts = [server.count for server in cluster.servers]
         if present is None:
-            kinds = [c for c, server in enumerate(cluster.servers) for _ in range(server.count)]
-            present, places = [Present(number, c, True) for number, c in enumerate(kinds)], len(kinds)
-        self.initial = list(present)
-        numbers: dict[str, list[int]] = {server.name: [] for server in cluster.servers}
-        for number, c, takes_jobs in present:
-            if takes_jobs:
-                numbers[cluster.servers[c].name].append(number)
+            self.classes = np.repeat(np.arange(len(counts)), counts)
+            """of the servers that are there from the start"""
+            self.numbers = np.arange(len(self.classes))
+            takes_jobs, places = np.ones(len(self.classes), np.bool_), len(self.classes)
+        else:
+            self.classes = np.array([one.server_class for one in present], np.int64)
+            self.numbers = np.array([one.number for one in present], np.int64)
+            takes_jobs = np.array([one.takes_jobs for one in present], np.bool_)
         self.max_servers = places
         self._queue: list[tuple[float, int, int, int]] = []
         """(time, server, kind, class)"""
@@ -61,9 +81,16 @@ class ServerEvents:
         self._gone: dict[int, float] = {}
         """when a server is drained, or fails, for good"""
         self._cluster, self._seed = cluster, seed
-        for number, c, takes_jobs in present:
-            if takes_jobs:
-                self._draw(number, c, FAIL, 0.0)
+        for c, server in enumerate(cluster.servers):
+            if server.failures is not None:
+                for number in self.numbers[(self.classes == c) & takes_jobs].tolist():
+                    self._draw(number, c, FAIL, 0.0)
+        named = {event.servers for event in cluster.events}
+        numbers: dict[str, list[int]] = {
+            server.name: self.numbers[(self.classes == c) & takes_jobs].tolist()
+            for c, server in enumerate(cluster.servers)
+            if server.name in named
+        }
         order = [server.name for server in cluster.servers]
         for event in sorted(cluster.events, key=lambda event: event.at):
             c = order.index(event.servers)

@@ -10,6 +10,7 @@ import numpy as np
 from slotwise.looks import notebook
 from slotwise.looks.numbers import measured, with_band
 from slotwise.looks.palette import label_of
+from slotwise.model import labelled
 from slotwise.simulation.drift import Stability
 from slotwise.simulation.histogram import EDGES, with_waiting
 from slotwise.simulation.meter import LARGEST
@@ -28,7 +29,7 @@ KINDS = {
 }
 NEAREST = 1e-4
 """of the longest wait: where the time axis of the tail begins"""
-COLUMNS = ("policy", "mean queue", "mean wait", "p95 wait", "p99 wait", "in use", "verdict")
+WAITS = ("mean wait", "p95 wait", "p99 wait")
 
 
 def kind_of(result: Result) -> str:
@@ -57,7 +58,9 @@ def runs_of(result: Result) -> str:
 def html(results: Sequence[Result]) -> str:
     """One row a policy."""
     first = results[0]
-    return notebook.table(f"{first.scenario.name}: {runs_of(first)}", COLUMNS, [_row(one) for one in results])
+    waits = (labelled(name, first.scenario.time_unit) for name in WAITS)
+    columns = ["policy", "mean queue", *waits, "in use", "verdict"]
+    return notebook.table(f"{first.scenario.name}: {runs_of(first)}", columns, [_row(one) for one in results])
 
 
 def by_type(results: Sequence[Result]) -> pl.DataFrame:
@@ -93,13 +96,12 @@ def plot_result(result: Result) -> Picture:
     from slotwise.looks.drawing import Series, draw_curves, draw_lines, panels  # Matplotlib is slow to load
 
     with panels(2) as (figure, (left, right)):
-        run = result.runs[0]
-        draw_curves(left, [(result.policy, run.series[:, 0], run.series[:, 1])], x="time")
+        run, unit = result.runs[0], result.scenario.time_unit
+        draw_curves(left, [(result.policy, run.series[:, 0], run.series[:, 1])], x=labelled("time", unit))
         times, shares = tail(result)
         series = [Series(result.policy, times, shares)] if times else []
-        draw_lines(
-            right, series, x="wait", y="share that waits longer", log_x=bool(times), markers=False, floor=0.0
-        )
+        x, y = labelled("wait", unit), "share that waits longer"
+        draw_lines(right, series, x=x, y=y, log_x=bool(times), markers=False, floor=0.0)
         figure.suptitle(f"{label_of(result.policy)} on {result.scenario.name}", fontsize=10.5)
         return figure
 
@@ -114,7 +116,6 @@ def plot_comparison(comparison: Comparison) -> Picture:
         draw_dots(left, rows)
         tails = [(result.policy, *tail(result)) for result in results]
         series = [Series(policy, times, shares) for policy, times, shares in tails if times]
-        draw_lines(
-            right, series, x="wait", y="share that waits longer", log_x=bool(series), markers=False, floor=0.0
-        )
+        x, y = labelled("wait", results[0].scenario.time_unit), "share that waits longer"
+        draw_lines(right, series, x=x, y=y, log_x=bool(series), markers=False, floor=0.0)
         return figure

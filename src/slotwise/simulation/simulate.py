@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from slotwise.errors import SlotwiseError
-from slotwise.model import Overrides, Scenario, changed, load_scenario
+from slotwise.errors import InputError, SlotwiseError
+from slotwise.model import MOST_EVENTS, Overrides, Scenario, changed, load_scenario
 from slotwise.scheduling.situation import Situation
 from slotwise.simulation import engines, sequential, takeup
 from slotwise.simulation.bounding import LowerBounds
@@ -16,6 +16,7 @@ from slotwise.simulation.engines import THREADS, Batch, Engine, OnProgress
 from slotwise.simulation.measurements import Measurements
 from slotwise.simulation.replication import Task
 from slotwise.simulation.result import Comparison, Result
+from slotwise.simulation.serverevents import check_pace
 from slotwise.simulation.workload import jobs_of
 from slotwise.theory.bounds import Bound
 
@@ -99,6 +100,7 @@ def run_policies(
     for choice in choices:  # first, so that a mistake is seen before anything runs
         choice.make()
     jobs = jobs_of(scenario)
+    check_pace(scenario.cluster, jobs.rate)
     tasks = [Task(scenario, jobs, choice, record_jobs=record_jobs) for choice in choices]
     return run_tasks(tasks, engine, on_progress)
 
@@ -110,6 +112,13 @@ def run_tasks(
     bounds: Sequence[Bound | None] | None = None,
 ) -> list[Result]:
     """As many replications of each task as its scenario asks for. `bounds`: lower bounds that are known already."""
+    for task in tasks:
+        if task.work > MOST_EVENTS:
+            raise InputError(
+                f"a run until {task.scenario.run.until:g} has about {task.work:.3g} events",
+                where="run.until",
+                remedy=f"use an earlier time: {MOST_EVENTS:.0e} events take about a day",
+            )
     known: dict[tuple[int, int], LowerBounds] = {}
 
     def result_of(n: int, runs: tuple[Measurements, ...]) -> Result:

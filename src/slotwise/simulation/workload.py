@@ -7,7 +7,7 @@ import numpy as np
 from slotwise.model import Scenario
 from slotwise.theory.load import scaled_rates
 from slotwise.workloads.jobs import Jobs, jobs_from_laws
-from slotwise.workloads.window import in_words, window_of
+from slotwise.workloads.window import Running, in_words, window_of
 
 
 def jobs_of(scenario: Scenario) -> Jobs:
@@ -24,8 +24,13 @@ def window_words(scenario: Scenario) -> str:
     if scenario.workload.trace is None:
         return ""
     jobs = jobs_of(scenario)
-    chunk = jobs.open(np.random.SeedSequence(0)).next(max(1, jobs.count or 1))
-    demand = chunk.demand if chunk.demand is not None else jobs.sizes.demand[chunk.job_type]
-    seen = window_of(chunk.time, chunk.duration, demand.astype(np.float64))
+    chunk = jobs.listed()
+    assert chunk.demand is not None
+    first = jobs.open(np.random.SeedSequence(0)).next(jobs.running) if jobs.running else None
+    running = (
+        Running(first.duration, first.demand.astype(np.float64)) if first and first.demand is not None else None
+    )
+    seen = window_of(chunk.time, chunk.duration, chunk.demand.astype(np.float64), running)
     counts = np.array([server.count for server in scenario.cluster.servers])
-    return "" if seen is None else in_words(seen, (counts @ jobs.sizes.capacity).astype(np.float64))
+    rounded = jobs.rates * jobs.mean_service @ jobs.sizes.demand
+    return "" if seen is None else in_words(seen, (counts @ jobs.sizes.capacity).astype(np.float64), rounded)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from slotwise.looks.numbers import brief, number
+from slotwise.model import per_time, span, with_unit
 from slotwise.theory.capacity import Capacity
 from slotwise.theory.guarantee import Guarantee, Verdict
 from slotwise.theory.region import Region
@@ -18,7 +19,7 @@ WORTH_TELLING = 0.01
 
 def answer(capacity: Capacity) -> list[str]:
     """One sentence a line, the most important first."""
-    lines = [carries(capacity), bottleneck(capacity)]
+    lines = [carries(capacity), peak(capacity), bottleneck(capacity)]
     if capacity.region.supportable is not False or capacity.actual is not None:
         lines += [proven(capacity), room(capacity)]
     if (least := capacity.bound.mean_queue) >= WORTH_TELLING and np.isfinite(least):
@@ -52,6 +53,20 @@ def carries(capacity: Capacity) -> str:
     return (
         f"No policy can carry this load (intensity {_at(region)}): it must shrink by {shrink}, or the cluster grow."
     )
+
+
+def peak(capacity: Capacity) -> str:
+    """Of rates that rise and fall: how high the load gets, and what that means."""
+    found, unit = capacity.peak, capacity.scenario.time_unit
+    if found is None:
+        return ""
+    text = (
+        f"That is the mean; rates change over {span(f'{found.period:g}', unit)}, and are highest from {found.start:.4g} to"
+        f" {with_unit(f'{found.end:.4g}', unit)}: intensity {found.rates:.4g}, or {found.in_service:.4g} of the jobs then in service."
+    )
+    if capacity.region.supportable and found.in_service >= 1:
+        return f"{text} Queues build up then and are worked off later."
+    return text
 
 
 def _at(region: Region) -> str:
@@ -122,4 +137,5 @@ def room(capacity: Capacity) -> str:
         about = "" if head.limit - head.more <= 1e-6 * max(1.0, head.limit) else "at least "
         more.append(f"{about}{number(head.more / job_type.mean_service, 3)} {job_type.name}")
     rest = f", ... ({len(more) - MOST_NAMED} more types)" if len(more) > MOST_NAMED else ""
-    return f"Room for more arrivals of one type alone, per unit of time: {', '.join(more[:MOST_NAMED])}{rest}."
+    per = per_time(capacity.scenario.time_unit)
+    return f"Room for more arrivals of one type alone, {per}: {', '.join(more[:MOST_NAMED])}{rest}."

@@ -81,6 +81,8 @@ def best_lower_bound(scenario: Scenario, rates: Vector, columns: Columns | None 
         return Bound(
             math.inf, "unstable", ("the load is outside the capacity region, so queues grow without bound",)
         )
+    if scenario.period is not None:
+        return Bound(0.0, "none", ("rates change over time, and no bound is known for that",))
     moments = workload_moments(scenario, rates)
     found = []
     pools = pools_of(rates, columns)

@@ -7,12 +7,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from slotwise._version import __version__
 from slotwise.looks.notebook import to_pandas
 from slotwise.model import Overrides, Scenario, changed, load_scenario
 from slotwise.theory.bounds import Bound, best_lower_bound
 from slotwise.theory.guarantee import Guarantee, guarantees
 from slotwise.theory.load import actual_load, columns_of, scaled_rates, with_load
+from slotwise.theory.peak import Peak, peak_of
 from slotwise.theory.pricing import Vector
 from slotwise.theory.region import Headroom, Region, headroom_by_type, locate
 
@@ -33,6 +36,8 @@ class Capacity:
     headroom: list[Headroom]
     guarantees: list[Guarantee]
     bound: Bound
+    peak: Peak | None = None
+    """of rates that rise and fall: the intensity when it is highest (`region` has the mean)"""
     actual: dict[str, float] | None = None
     """of a trace: share of each resource that is asked for, before jobs are rounded up to their types"""
 
@@ -82,11 +87,13 @@ class Capacity:
         return {
             "scenario": self.scenario.name,
             "version": __version__,
+            **self.scenario.units,
             "intensity": finite(region.intensity),
             "intensity_limits": [finite(region.lower), finite(region.intensity)],
             "exact": region.exact,
             "supportable": region.supportable,
             "headroom": finite(region.headroom),
+            "peak": self.peak.as_dict() if self.peak is not None else None,
             "trace": self.scenario.workload.trace,
             "actual_load": self.actual,
             "types": {
@@ -143,6 +150,7 @@ def assess(scenario: Scenario) -> Capacity:
         headroom=headroom_by_type(region),
         guarantees=guarantees(scenario, rates, region),
         bound=best_lower_bound(scenario, rates, columns),
+        peak=peak_of(scenario, rates, columns) if np.isfinite(region.intensity) else None,
         actual=actual_load(scenario) if scenario.workload.trace is not None else None,
     )
 

@@ -27,10 +27,12 @@ def actual_load(scenario: Scenario) -> dict[str, float]:
     from slotwise.workloads.tracejobs import jobs_from_trace
 
     jobs = jobs_from_trace(scenario)
-    chunk = jobs.open(np.random.SeedSequence(0)).next(max(1, jobs.count or 0))
-    demand = chunk.demand if chunk.demand is not None else jobs.sizes.demand[chunk.job_type]
+    chunk = jobs.listed()
+    assert chunk.demand is not None
     whole = np.array([server.count for server in scenario.cluster.servers]) @ jobs.sizes.capacity
-    busy = chunk.duration @ demand * (jobs.rate / len(chunk))  # mean in use, in the integer units of the sizes
+    busy = (
+        chunk.duration @ chunk.demand * (jobs.rate / len(chunk))
+    )  # mean in use, in the integer units of the sizes
     return {
         name: float(busy[r] / whole[r]) if whole[r] else 0.0 if busy[r] == 0 else np.inf
         for r, name in enumerate(scenario.cluster.resources)

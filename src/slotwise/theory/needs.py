@@ -47,6 +47,8 @@ def _poisson(case: Case) -> Assumption:
     text = "Poisson arrivals, one by one or in bounded batches"
     if case.scenario.workload.trace is not None:
         return Assumption(text, False, "a trace is what it is; on average the load is inside the region")
+    if case.scenario.period is not None:
+        return Assumption(text, False, "rates change over time; on average the load is inside the region")
     if isinstance(case.scenario.workload.arrivals, BatchArrivals):
         return Assumption(text, True, "batches (corollary 2)")
     return _all_types(case, text, lambda j: is_poisson(arrival_law(case.scenario, j)), "arrives as", arrival_law)

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from slotwise.looks.numbers import number
+from slotwise.model import per_time
 from slotwise.model.labels import in_words
 from slotwise.theory.answer import WORTH_TELLING, answer
 from slotwise.theory.capacity import Capacity
@@ -100,7 +101,7 @@ def _types(capacity: Capacity) -> Table:
 def _legend(capacity: Capacity) -> Text:
     left = len(capacity.region.rho) - MOST_TYPES
     return Text(
-        "arrivals per unit time; load: jobs in service; price: share of the cluster that one job takes at the"
+        f"arrivals {per_time(capacity.scenario.time_unit)}; load: jobs in service; price: share of the cluster that one job takes at the"
         " bottleneck; room for: more arrivals of this type alone"
         + (f"; {left} types not shown (--json)" if left > 0 else ""),
         "dim",

@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-from numpy.random import SeedSequence
 
 from slotwise.model import Scenario
 from slotwise.theory.bounds import Bound, changes_of
@@ -44,12 +43,12 @@ class TraceBound:
         self._in_system: dict[tuple[float, float], float] = {}
         if self.reason:
             return
-        chunk = jobs.open(SeedSequence(0)).next(max(1, jobs.count or 0))
+        chunk = jobs.listed()
         counts = np.array([server.count for server in scenario.cluster.servers])
         capacity = (counts @ jobs.sizes.capacity).astype(np.float64)
-        demand = chunk.demand if chunk.demand is not None else jobs.sizes.demand[chunk.job_type]
+        assert chunk.demand is not None
         there = capacity > 0
-        share = demand[:, there] / capacity[there]  # of the whole cluster, so that W = 1 for each resource
+        share = chunk.demand[:, there] / capacity[there]  # of the whole cluster, so that W = 1 for each resource
         load = chunk.duration @ share
         prices = [share[:, r] for r in range(share.shape[1])]
         if len(prices) > 1 and load.sum() > 0:
@@ -85,4 +84,6 @@ def _obstacle(scenario: Scenario, jobs: Jobs) -> str:
         return "what fits is not a matter of adding up demands"
     if jobs.count is None or jobs.count > MOST_JOBS:
         return f"more than {MOST_JOBS:,} jobs: the bound would take longer than the run"
+    if jobs.running:
+        return "the jobs that run at the start differ from run to run"
     return changes_of(scenario)

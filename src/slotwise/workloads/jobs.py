@@ -10,7 +10,7 @@ from numpy.random import SeedSequence
 from numpy.typing import NDArray
 
 from slotwise.model import Integers, JobType, Scenario, integers
-from slotwise.workloads.source import Source, open_source
+from slotwise.workloads.source import Chunk, Source, open_source
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +25,17 @@ class Jobs:
     open: Callable[[SeedSequence], Source]
     count: int | None = None
     """how many jobs there are; None where there is no end"""
+    running: int = 0
+    """how many of them, the first, run when a trace begins; they are drawn anew for each seed"""
+    period: float | None = None
+    """after which all rates are the same again; None where they do not change, or nobody knows"""
+
+    def listed(self) -> Chunk:
+        """Of a trace: all its jobs, without those that ran before it began."""
+        whole = self.open(SeedSequence(0)).next(max(1, self.count or 1))
+        demand = whole.demand if whole.demand is not None else self.sizes.demand[whole.job_type]
+        own = slice(self.running, None)
+        return Chunk(whole.time[own], whole.job_type[own], whole.duration[own], demand[own])
 
     @property
     def rate(self) -> float:
@@ -66,4 +77,5 @@ def jobs_from_laws(scenario: Scenario, rates: NDArray[np.float64]) -> Jobs:
         rates=rates,
         mean_service=np.array([job_type.mean_service for job_type in scenario.types]),
         open=_FromLaws(scenario, rates),
+        period=scenario.period,
     )

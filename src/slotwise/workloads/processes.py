@@ -18,10 +18,14 @@ import numpy as np
 from numpy.random import SeedSequence
 from numpy.typing import NDArray
 
+from slotwise.errors import InputError
 from slotwise.model.laws import Deterministic, Law, MarkovModulated, Poisson
 from slotwise.workloads.laws import Sampler, child, generator, sampler
 
 Floats = NDArray[np.float64]
+
+MOST_CHANGES = 100_000.0
+"""of a chain's state between two arrivals of a type"""
 
 
 class Process(Protocol):
@@ -152,9 +156,21 @@ def processes(
     ]
 
 
+def _check_pace(law: MarkovModulated, rate: float) -> None:
+    """A chain that never rests would be drawn without end between two arrivals."""
+    changes = 1.0 / max(rate * float(np.mean(law.sojourns)), 1e-300)
+    if changes > MOST_CHANGES:
+        raise InputError(
+            f"the chain changes {changes:.3g} times between two arrivals of a type",
+            where="arrivals.sojourns",
+            remedy=f"make them longer: {1.0 / (rate * MOST_CHANGES):.3g} or more on average",
+        )
+
+
 def _process(law: Law, rate: float, seed: SeedSequence, chain: Chain | None) -> Process:
     if isinstance(law, Deterministic):
         return Clockwork(generator(seed, 0).random(), rate)
     if isinstance(law, MarkovModulated):
+        _check_pace(law, rate)
         return Modulated(chain or Chain(law, child(seed, 2)), sampler(Poisson(), seed), rate)
     return Renewal(sampler(law, seed), rate)

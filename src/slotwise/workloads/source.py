@@ -33,6 +33,7 @@ from slotwise.workloads.laws import (
 )
 from slotwise.workloads.merge import merge
 from slotwise.workloads.processes import Process, Renewal, processes
+from slotwise.workloads.timechange import changing, rhythms_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -91,7 +92,7 @@ def open_source(scenario: Scenario, rates: Floats, seed: SeedSequence) -> Source
         [child(seed, GAPS, j) for j in range(len(rates))],
         child(seed, SHARED),
     )
-    return MergedSource(arrivals, service, rates)
+    return MergedSource(changing(arrivals, rhythms_of(scenario)), service, rates)
 
 
 def _scaled(draw: Sampler, mean: float) -> Sampler:
@@ -170,7 +171,9 @@ def _batch_source(
         )
     if scale == 0:
         return TraceSource(np.empty(0), np.empty(0, dtype=np.int64), np.empty(0))
-    requests = Renewal(sampler(Poisson(), child(seed, SHARED, 0)), law.rate * scale)
+    steady = Renewal(sampler(Poisson(), child(seed, SHARED, 0)), law.rate * scale)
+    (requests,) = changing([steady], rhythms_of(scenario)[:1])
+    assert requests is not None
     probabilities = np.array([batch.probability for batch in law.batches])
     return BatchSource(requests, probabilities, batch_vectors(scenario, law), service, generator(seed, SHARED, 1))
 

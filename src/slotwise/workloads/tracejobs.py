@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
@@ -12,15 +13,19 @@ import numpy as np
 from numpy.random import SeedSequence
 from numpy.typing import NDArray
 
-from slotwise.errors import InputError
+from slotwise.errors import InputError, SlotwiseWarning
 from slotwise.model import Cluster, JobType, Scenario, TypeMaking, integers
 from slotwise.model.checks import check_types
 from slotwise.workloads.fitting import treat_too_large
 from slotwise.workloads.generators import azure_like, google_like
 from slotwise.workloads.jobs import Jobs
+from slotwise.workloads.laws import generator
 from slotwise.workloads.source import Source, TraceSource
 from slotwise.workloads.traces import Trace, read_trace
+from slotwise.workloads.traces.schema import UNKNOWN_UNIT
 from slotwise.workloads.typemaking import Typing, make_types
+from slotwise.workloads.typenames import names_by_size
+from slotwise.workloads.warmstart import drawn, how_many
 
 DIGITS = 6
 """Actual demands are kept to this many digits behind the point, rounded up."""
@@ -30,21 +35,31 @@ GENERATED = {"google-like": google_like, "azure-like": azure_like}
 
 @dataclass(frozen=True, eq=False)
 class _FromTrace:
-    """Opens the same jobs for every seed."""
+    """Opens the same jobs for every seed; those that run at the start, if any, come first and are drawn."""
 
     time: NDArray[np.float64]
     job_type: NDArray[np.int64]
     duration: NDArray[np.float64]
     demand: NDArray[np.int64]
+    running: int
 
     def __call__(self, seed: SeedSequence) -> Source:
-        return TraceSource(self.time, self.job_type, self.duration, self.demand)
+        if not self.running:
+            return TraceSource(self.time, self.job_type, self.duration, self.demand)
+        rows, left = drawn(self.duration, self.job_type, self.running, generator(seed, 0))
+        return TraceSource(
+            np.concatenate([np.zeros(self.running), self.time]),
+            np.concatenate([self.job_type[rows], self.job_type]),
+            np.concatenate([left, self.duration]),
+            np.concatenate([self.demand[rows], self.demand]),
+        )
 
 
 def jobs_from_trace(scenario: Scenario) -> Jobs:
     """The workload of a scenario that names a trace."""
     trace = open_trace(scenario.workload.trace or "", scenario.run.jobs, scenario.run.seed)
-    return jobs_of_trace(trace, scenario.cluster, scenario.workload.typing, scenario.workload.time_scale)
+    workload = scenario.workload
+    return jobs_of_trace(trace, scenario.cluster, workload.typing, scenario.seconds, warm=workload.start == "warm")
 
 
 @lru_cache(maxsize=4)
@@ -55,7 +70,9 @@ def open_trace(name: str, jobs: int | None, seed: int) -> Trace:
     return read_trace(name, columns=[])
 
 
-def jobs_of_trace(trace: Trace, cluster: Cluster, typing: TypeMaking, time_scale: float = 1.0) -> Jobs:
+def jobs_of_trace(
+    trace: Trace, cluster: Cluster, typing: TypeMaking, time_scale: float = 1.0, *, warm: bool = False
+) -> Jobs:
     """Sort the jobs into types for this cluster; a type's demand covers what each of its jobs asks for."""
     largest = {
         name: float(max(server.capacity[r] for server in cluster.servers))
@@ -72,6 +89,7 @@ def jobs_of_trace(trace: Trace, cluster: Cluster, typing: TypeMaking, time_scale
                 remedy=f"use some of: {', '.join(trace.resources)}, or one resource called size",
             )
         trace = trace.only(cluster.resources)  # what servers do not have costs nothing
+        _compare_units(trace, cluster)
     room = _capacities(trace, cluster)
     if room:
         trace = treat_too_large(trace, room, typing.too_large, remedy=TOO_LARGE)
@@ -95,13 +113,14 @@ def jobs_of_trace(trace: Trace, cluster: Cluster, typing: TypeMaking, time_scale
             rate=float(counts[j] / span),
             mean_service=float(busy[j] / counts[j]) if counts[j] else 1.0,
         )
-        for j, name in enumerate(made.names)
+        for j, name in enumerate(_names(made, demand, trace, cluster, largest))
     )
     used = [job_type for job_type in types if job_type.rate]
     if room and typing.method == "power-of-two":
-        _check_rounding(used, cluster)
+        _check_rounding(dict(zip(made.names, types, strict=True)), cluster)
     check_types(cluster, used)
     sizes = integers(cluster, types, DIGITS)
+    running = how_many(duration, span) if warm else 0
     return Jobs(
         types=types,
         sizes=sizes,
@@ -112,9 +131,23 @@ def jobs_of_trace(trace: Trace, cluster: Cluster, typing: TypeMaking, time_scale
             made.type_of.astype(np.int64),
             duration,
             _actual(trace, cluster, sizes.digits, sizes.demand[made.type_of], largest),
+            running,
         ),
-        count=len(trace),
+        count=len(trace) + running,
+        running=running,
     )
+
+
+def _compare_units(trace: Trace, cluster: Cluster) -> None:
+    """Numbers in one unit do not fit servers that are counted in another."""
+    for name, unit in cluster.units.items():
+        theirs = trace.meta.units.get(name, UNKNOWN_UNIT)
+        if theirs not in (unit, UNKNOWN_UNIT):
+            warnings.warn(
+                f"{trace.name} counts {name} in {theirs!r}, and cluster.units in {unit!r}: they are taken to be the same",
+                SlotwiseWarning,
+                stacklevel=2,
+            )
 
 
 def _capacities(trace: Trace, cluster: Cluster) -> list[list[float]]:
@@ -125,15 +158,24 @@ def _capacities(trace: Trace, cluster: Cluster) -> list[list[float]]:
     return [[float(c) for c in server.capacity] * times for server in cluster.servers]
 
 
-def _check_rounding(types: Sequence[JobType], cluster: Cluster) -> None:
+def _names(
+    made: Typing, demand: list[list[Decimal]], trace: Trace, cluster: Cluster, largest: dict[str, float]
+) -> list[str]:
+    """By size, over the cluster's resources; shares of a server stay what they are where that is what sizes are given in."""
+    if made.resources == ("size",) and set(largest.values()) == {1.0}:
+        return made.names
+    return names_by_size(demand, cluster.resources, {**trace.meta.units, **cluster.units})
+
+
+def _check_rounding(types: dict[str, JobType], cluster: Cluster) -> None:
     """Rounding to shares of the largest server in every resource may ask for more than any one server has."""
-    for job_type in types:
-        if not any(
+    for share, job_type in types.items():
+        if job_type.rate and not any(
             all(need <= have for need, have in zip(job_type.demand, server.capacity, strict=True))
             for server in cluster.servers
         ):
             raise InputError(
-                f"jobs rounded up to {job_type.name} of the largest server in every resource fit no server",
+                f"jobs rounded up to {share} of the largest server in every resource fit no server",
                 where="workload.typing.method",
                 remedy='use "waste-bounded", which rounds each resource by itself',
             )

@@ -30,6 +30,7 @@ from slotwise.errors import InputError
 from slotwise.workloads.covers import assign, choose_covers
 from slotwise.workloads.fitting import split_to_fit
 from slotwise.workloads.traces.schema import Trace
+from slotwise.workloads.typenames import names_by_size
 
 METHODS = ("power-of-two", "grid", "exact", "waste-bounded")
 MOST_EXACT = 10_000
@@ -169,7 +170,7 @@ def _typing(
     type_of: NDArray[np.integer],
 ) -> Typing:
     """Covers over the trace's own resources, with what they waste."""
-    names = ["-".join(f"{name}{text}" for name, text in zip(trace.resources, row, strict=True)) for row in texts]
+    names = names_by_size(covers.tolist(), trace.resources, trace.meta.units)
     waste, reserved, asked = _waste(trace, capacity, covers[type_of])
     return Typing(method, trace.resources, names, covers, texts, type_of.astype(np.int32), waste, reserved, asked)
 

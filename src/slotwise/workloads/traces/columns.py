@@ -18,13 +18,14 @@ from pathlib import Path
 import polars as pl
 
 from slotwise.errors import InputError
+from slotwise.model.units import SECONDS
 from slotwise.workloads.traces import times
 from slotwise.workloads.traces.importing import Format, Intake, Reading
 from slotwise.workloads.traces.records import Field, plain_suffix, read_records
-from slotwise.workloads.traces.schema import DEMAND, OPTIONAL, TraceMeta
+from slotwise.workloads.traces.schema import DEMAND, OPTIONAL, UNKNOWN_UNIT, TraceMeta
 from slotwise.workloads.traces.tables import Column, blocks, fields_of, header_of
 
-UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+UNITS = SECONDS | {"us": 1e-6, "ns": 1e-9}
 TIMES = ("arrival", "start", "end")
 NOTHING = ("NULL", "null", "None", "NaN", "nan", "NaT", "N/A", "NA", "\\N")
 """ways to write an empty field"""
@@ -222,7 +223,7 @@ def read(intake: Intake) -> Reading:
     meta = TraceMeta(
         source=plain_suffix(intake.paths[0]).lstrip(".") or "csv",
         resources=resources,
-        units=dict.fromkeys(resources, "as in the source"),
+        units=dict.fromkeys(resources, UNKNOWN_UNIT),
         clock="the source's own clock" if unit in UNITS else "Unix time",
     )
     return Reading(meta, _jobs(intake, mapping, unit, separator))

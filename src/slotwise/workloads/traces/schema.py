@@ -36,6 +36,8 @@ from slotwise.files import whole
 VERSION = 1
 METADATA_KEY = "slotwise"
 DEMAND = "demand."
+UNKNOWN_UNIT = "as in the source"
+"""the unit of a resource where a source does not say"""
 
 OPTIONAL: dict[str, tuple[pl.DataType, ...]] = {
     "batch": (pl.Int64(),),

@@ -10,6 +10,8 @@ from rich.text import Text
 
 from slotwise.looks.numbers import NONE, number
 from slotwise.looks.terminal import FOLDED, LEAST, fit, plain
+from slotwise.model.rateprofile import PERIODS
+from slotwise.workloads.traces.rhythm import MeasuredProfile
 from slotwise.workloads.traces.schema import Trace
 from slotwise.workloads.traces.summary import Summary
 from slotwise.workloads.typemaking import Typing
@@ -112,6 +114,18 @@ def types_view(typing: Typing, trace: Trace, width: int = 80) -> RenderableType:
         )
     left_out = fit(table, width, ("in service", "share", "an hour"))
     return Group(table, *(Text(line, "dim") for line in left_out), Text(""), waste)
+
+
+def profile_view(profile: MeasuredProfile) -> RenderableType:
+    """Step by step."""
+    steps = len(profile.jobs)
+    width = PERIODS[profile.period] / steps
+    seen = float(profile.seconds.sum() / (width * steps))
+    title = f"arrivals over the {profile.period}, from {profile.begins}, {seen:.3g} {profile.period}s seen"
+    table = plain("from", "jobs", "an hour", "rate / mean", title=title)
+    for n, (jobs, seconds, rate) in enumerate(zip(profile.jobs, profile.seconds, profile.rates, strict=True)):
+        table.add_row(duration_text(n * width), f"{jobs:,}", number(float(jobs / seconds * 3600)), f"{rate:.3f}")
+    return table
 
 
 def closeness_view(near: dict[str, Any]) -> RenderableType:

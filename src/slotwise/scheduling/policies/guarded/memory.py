@@ -50,12 +50,16 @@ USE = MEMORY.numbers("use", per="resource")
 RESOURCE_PRICES = MEMORY.numbers("prices", per="resource", start=1.0)
 PRICES = MEMORY.numbers("job_prices", per="type", kept=False)
 HOSTS = MEMORY.numbers("hosts", per=lambda store: store.state.n_types + 1, kept=False)
-BOUNDS = MEMORY.numbers("bounds", per="type", columns="resource", kept=False)
+UNIT_PRICES = MEMORY.numbers("unit_prices", per="resource", kept=False)
+SCARCITY = MEMORY.numbers("type_scarcity", per="type", kept=False)
+BOUNDS = MEMORY.numbers("bounds", per="type", columns=lambda store: store.state.n_resources + 1, kept=False)
 REST = MEMORY.counts("rest", per="resource", kept=False)
 SEARCH_ROOM = MEMORY.counts(
     "search_room", per=lambda store: store.state.n_types + 1, columns="resource", kept=False
 )
 SEARCH_COUNTS = MEMORY.counts("search_counts", per="type", kept=False)
+SEARCH_TYPES = MEMORY.counts("search_types", per="type", kept=False)
+SEARCH_VALUES = MEMORY.numbers("search_values", per=lambda store: store.state.n_types + 1, kept=False)
 MEMO = 4096
 """free vectors of which V is remembered"""
 KEYS = MEMORY.counts("keys", per=MEMO, columns=lambda store: store.state.n_resources + 1, kept=False)

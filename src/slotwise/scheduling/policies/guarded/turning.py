@@ -63,8 +63,8 @@ from slotwise.scheduling.weights import best_configuration, best_weight, holds_w
 SHORT, SINCE, LOST, TRIES = 0, 1, 2, 3
 """of TURN, for each server: the share of its best weight that it lacks, since which event, what that
 has cost so far, and how many turns in a row it has given up"""
-LOOKS = 256
-"""An arriving job looks at so many kinds of servers at most."""
+FEWEST_LOOKS, MOST_LOOKS, WORK = 16, 256, 2560
+"""An arriving job looks at WORK / J kinds of servers, J the number of types, within these limits: a look takes longer with more types."""
 
 
 def arrive(s: State, j: int, i: int) -> None:
@@ -320,7 +320,8 @@ def find_server(s: State, j: int) -> int:
     least = spoilt(s, servers(s)[winner, CLASS], free(s)[winner], j, need(s))
     if least < TINY:
         return winner  # nothing spoilt, and the best fit
-    rooms, left, looks = fitindex.group_free(s), math.inf, 0
+    rooms, left = fitindex.group_free(s), math.inf
+    looks = max(FEWEST_LOOKS, min(MOST_LOOKS, WORK // s.n_types))
     for c in range(s.n_classes):
         coefficients = fitindex.score(s)[c]
         g = fitindex.first_group(s, c) if fitindex.may_hold(s, c) else -1
@@ -330,9 +331,9 @@ def find_server(s: State, j: int) -> int:
                 covers = covers and rooms[g, r] >= need(s)[r]
                 residual += coefficients[r] * rooms[g, r]
             if covers:
-                looks += 1
-                if looks > LOOKS:
+                if looks == 0:
                     return winner
+                looks -= 1
                 here = spoilt(s, c, rooms[g], j, need(s))
                 if here < least - TINY or (here < least + TINY and residual < left):
                     winner, least, left = int(fitindex.groups(s)[g, fitindex.FIRST]), here, residual

@@ -1,0 +1,50 @@
+"""What a policy did wrong, what callers did wrong, and how both are told."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any, NoReturn
+
+from slotwise.errors import InputError, SlotwiseError
+from slotwise.scheduling.events import Outcome
+from slotwise.scheduling.hooks import PythonHook
+from slotwise.scheduling.moves import FINE, NO_ROOM, NOBODY_WAITS, NOT_THERE, RAISED
+from slotwise.scheduling.policy import Policy
+
+FAULTS = {
+    NOBODY_WAITS: "wanted to start a job of a type of which nobody waits",
+    NOT_THERE: "wanted to start a job on a server that takes no jobs",
+    NO_ROOM: "wanted to start a job on a server that has no room for it, or may not hold it",
+    RAISED: "raised an exception in a compiled hook; take @njit away to see it",
+}
+
+
+def fault_of(policy: Policy, hooks: Sequence[Any], failed: int) -> Exception | None:
+    """What a policy did wrong, if it did."""
+    if failed == FINE:
+        return None
+    for hook in hooks:
+        if isinstance(hook, PythonHook) and hook.error is not None:
+            error, hook.error = hook.error, None
+            if not isinstance(error, Exception):
+                raise error  # Ctrl-C is nobody's fault
+            return error
+    return SlotwiseError(f"policy {policy.label} {FAULTS.get(failed, 'failed')}")
+
+
+def telling(outcome: Outcome) -> Exception:
+    """The fault, with what was decided before it."""
+    assert outcome.fault is not None
+    for placement in outcome.placements:
+        outcome.fault.add_note(f"before that, {placement.job!r} was started on {placement.server!r}")
+    return outcome.fault
+
+
+def refuse_waiting(job: Hashable) -> NoReturn:
+    raise InputError(f"job {job!r} has not started", remedy="only running jobs end; cancel a waiting one")
+
+
+def refuse_without_duration(job: Hashable, policy: Policy) -> NoReturn:
+    raise InputError(
+        "has no duration", where=f"job {job!r}", remedy=f"{policy.label} is clairvoyant: give duration"
+    )
