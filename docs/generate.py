@@ -267,7 +267,7 @@ def member(home: str, name: str, value: Any) -> Iterator[str]:
     if not inspect.isclass(value) or issubclass(value, BaseModel):
         return
     yield ""
-    for key, inner in vars(value).items():
+    for key, inner in members(value).items():
         if key in Hooks._fields and issubclass(value, slotwise.Policy):
             continue  # the hooks that do nothing
         public = not key.startswith("_") and inspect.getdoc(inner) and not isinstance(inner, str | int | tuple)
@@ -277,6 +277,15 @@ def member(home: str, name: str, value: Any) -> Iterator[str]:
             yield f"- `{key}{signature(function)}`: {about}"
         elif public and (isinstance(inner, property) or type(inner).__name__ == "cached_property"):
             yield f"- `{key}`: {about}"
+
+
+def members(value: type) -> dict[str, Any]:
+    """What a class has of its own, and from bases that are not shown themselves."""
+    found: dict[str, Any] = {}
+    for base in value.__mro__:
+        if base is value or (base.__module__.startswith("slotwise.") and base.__name__ not in slotwise.__all__):
+            found = {**found, **{key: inner for key, inner in vars(base).items() if key not in found}}
+    return found
 
 
 def is_plain(value: Any) -> bool:
