@@ -374,7 +374,7 @@ name = "best-fit"
 
 def test_real_commands_with_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many short commands on this machine cut into eight servers: every exit code right, output kept, with two restarts."""
-    count = int(os.environ.get("SLOTWISE_COMMANDS", "120"))
+    count = int(os.environ.get("SLOTWISE_COMMANDS", "40"))
     (tmp_path / "cluster.toml").write_text(CLUSTER)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     process = Process(tmp_path, "cluster.toml", "--engine", "local")

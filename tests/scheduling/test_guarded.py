@@ -348,7 +348,7 @@ def test_the_kernels_give_the_same_in_plain_python() -> None:
         "from slotwise.simulation.choice import Choice\n"
         "from slotwise.simulation.replication import Task, replicate\n"
         "from slotwise.simulation.workload import jobs_of\n"
-        f"scenario = parse_scenario({{'name': 'x', **{UNLIKE!r}, 'run': {{'events': 2500, 'replications': 1}}}})\n"
+        f"scenario = parse_scenario({{'name': 'x', **{UNLIKE!r}, 'run': {{'events': 1200, 'replications': 1}}}})\n"
         "found = replicate(Task(scenario, jobs_of(scenario), Choice('guarded', {'beta': 0.9, 'stall_cap': 0.3})))\n"
         "print(repr(found.mean_queue), found.stalls, found.resets, found.final_queue.tolist())\n"
     )
