@@ -45,7 +45,7 @@ from slotwise.scheduling.state import (
     running,
     servers,
 )
-from slotwise.scheduling.weights import best_configuration, best_weight, holds_within, weight_of
+from slotwise.scheduling.weights import best_above, best_configuration, chosen, holds_within, weight_of
 
 MEMORY = Memory()
 FAITHFUL = MEMORY.count("faithful", kept=False)
@@ -101,11 +101,15 @@ def complete(s: State, j: int, server: int) -> None:
         become_empty(s, server)
         reset(s, server)
         return
-    if row[MODE] == ACTIVE and policy_ints(s)[STALLS] and loses(s, server):
+    best = loses(s, server) if row[MODE] == ACTIVE and policy_ints(s)[STALLS] else -1.0
+    if best >= 0.0:
         stall(s, server)
     if row[MODE] == STALLED:
         if row[COUNT] == 0 or policy_ints(s)[REDUCES]:
-            best_configuration(s, server)
+            if best >= 0.0:
+                chosen(s, server, best)
+            else:
+                best_configuration(s, server)
             if row[COUNT] == 0 or holds_within(s, server, choice(s)[0]):
                 activate(s, server)
     elif waits(s, j, server):
@@ -202,19 +206,18 @@ def beta(s: State) -> float:
 
 
 @kernel
-def loses(s: State, server: int) -> bool:
-    """Whether f(k~, Q) < beta f(k_r, Q), strictly; notes the figures for an explanation."""
+def loses(s: State, server: int) -> float:
+    """f(k_r, Q) where f(k~, Q) < beta f(k_r, Q), strictly, and the figures are noted for an explanation; else -1."""
     if s.n_waiting == 0:
-        return False  # all weights are 0
+        return -1.0  # all weights are 0
     share = beta(s)
     if share <= 0.0:
-        return False  # weights are not negative
+        return -1.0  # weights are not negative
     mine = weight_of(s, server)
-    best = best_weight(s, server)
-    if mine >= share * best:
-        return False
-    note_reason(s, server, mine, share, best)
-    return True
+    best = best_above(s, server, mine, share)
+    if best >= 0.0:
+        note_reason(s, server, mine, share, best)
+    return best
 
 
 @kernel

@@ -52,7 +52,8 @@ class Guarded(Policy):
     summary = "packs tightly while queues are short; turns servers to max-weight configurations when they grow"
     Options = GuardedOptions
     memory = memory.MEMORY
-    keeps = frozenset({"free", "fit", "use"})
+    keeps = frozenset({"free", "fit", "use", "ranks"})
+    gained = True
     compiled = True
     arrive, complete = staticmethod(turning.arrive), staticmethod(turning.complete)
     join, leave, cancel = staticmethod(turning.join), staticmethod(turning.leave), staticmethod(turning.cancel)
