@@ -50,8 +50,15 @@ class Server:
 class NaiveLine:
     """All that wait, in order of arrival, and all servers."""
 
-    def __init__(self, policy: str, capacities: list[Size], servers: list[int], kinds: list[Size]) -> None:
-        self.policy, self.capacities, self.kinds = policy, capacities, kinds
+    def __init__(
+        self,
+        policy: str,
+        capacities: list[Size],
+        servers: list[int],
+        kinds: list[Size],
+        threshold: int | None = None,
+    ) -> None:
+        self.policy, self.capacities, self.kinds, self.threshold = policy, capacities, kinds, threshold
         self.servers = [Server(n, c, capacities[c]) for n, c in enumerate(servers)]
         for server in self.servers:
             server.filed = server.number
@@ -215,6 +222,8 @@ class NaiveLine:
 
     def may_swap(self, server: Server) -> bool:
         held = {job.kind for job in server.jobs}
+        if self.threshold is not None and len(server.jobs) > self.threshold:
+            return False
         return bool(held) and server.swaps_to is None and not any(job.kind in held for job in self.waiting)
 
     def largest_waiting(self, server: Server) -> int | None:
@@ -225,7 +234,13 @@ class NaiveLine:
             and all(w <= c for w, c in zip(self.kinds[kind], server.capacity, strict=True))
             and server.kind in self.of_kind(kind)[0].classes
         ]
-        return max(kinds, key=lambda kind: (*self.size_of(self.kinds[kind]), -kind), default=None)
+        found = max(kinds, key=self.rank, default=None)
+        if self.threshold is None or found is None:
+            return found
+        return None if any(self.rank(job.kind) > self.rank(found) for job in server.jobs) else found
+
+    def rank(self, kind: int) -> tuple[float, ...]:
+        return (*self.size_of(self.kinds[kind]), -kind)
 
     def swap_one_for(self, kind: int) -> None:
         ready = [s for s in self.servers if self.may_swap(s) and self.largest_waiting(s) == kind]

@@ -27,6 +27,7 @@ NAMES = [
     "kubernetes-most-allocated",
     "easy-backfill",
     "quickswap",
+    "quickswap threshold",
 ]
 
 
@@ -93,10 +94,12 @@ def same(name: str, unlike: bool, exact: bool, seed: int) -> int:
     """Returns how often a job overtook an older one of its own type."""
     rng = random.Random(f"{name} {unlike} {seed}")
     load = Workload(rng, unlike=unlike)
-    policy = make_policy(name, pack_by="actual" if unlike else rng.choice(["actual", "type"]))
+    name, _, limited = name.partition(" ")
+    options = {limited: rng.randint(0, 4)} if limited else {}
+    policy = make_policy(name, pack_by="actual" if unlike else rng.choice(["actual", "type"]), **options)
     scheduler = load.scheduler(policy, seed)
     numbers = [c for c, n in enumerate(load.counts) for _ in range(n)]
-    naive = NaiveLine(name, load.capacities, numbers, [size for size, _ in load.types])
+    naive = NaiveLine(name, load.capacities, numbers, [size for size, _ in load.types], **options)
     jobs = {job.name: job for job in load.jobs}
     ends: list[tuple[float, int]] = []
     coming, overtook = list(reversed(load.jobs)), 0

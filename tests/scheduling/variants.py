@@ -29,6 +29,7 @@ VARIANTS += [
         for name in POLICIES
         if name not in ("algorithm1", "m14", "g16", "g16-retention")
     ],
+    ("quickswap", {"threshold": 2}),
     ("myopic-maxweight", {"solver": "dp"}),
     ("myopic-maxweight", {"solver": "approximate"}),
 ]

@@ -53,7 +53,6 @@ STYLES: dict[str, Style] = {
     "vqs-bf": Style("vqs-bf (reconstruction)", GREEN, "H", DASHDOT),
     "easy-backfill": Style("easy-backfill (knows durations)", BLACK, "1", DASHDOT),
     "quickswap": Style("quickswap", PURPLE, "D", DASHDOT),
-    "msfq": Style("msfq", PURPLE, "d", DOTTED),
     "lower-bound": Style("lower bound (no policy can be below)", BLACK, "", DOTTED),
 }
 """The one place where a policy gets its looks."""

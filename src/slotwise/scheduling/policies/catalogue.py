@@ -24,7 +24,7 @@ from slotwise.scheduling.policies.fitting import (
 )
 from slotwise.scheduling.policies.guarded import Guarded
 from slotwise.scheduling.policies.m14 import M14
-from slotwise.scheduling.policies.quickswap import Msfq, Quickswap
+from slotwise.scheduling.policies.quickswap import Quickswap
 from slotwise.scheduling.policies.sampling import G16, G16Retention
 from slotwise.scheduling.policies.virtual import Vqs, VqsBf
 from slotwise.scheduling.policy import Policy
@@ -50,7 +50,6 @@ POLICIES: dict[str, type[Policy]] = {
         VqsBf,
         EasyBackfill,
         Quickswap,
-        Msfq,
     )
 }
 

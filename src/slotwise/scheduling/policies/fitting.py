@@ -192,13 +192,15 @@ def find_server(s: State, size: NDArray[np.int64]) -> int:
 
 @kernel
 def any_server(s: State, size: NDArray[np.int64]) -> int:
-    """A uniformly random server with room: by trial, and where that keeps failing by counting them."""
+    """A uniformly random server with room: by trial, and where that keeps failing by counting them. No lots are drawn where there is
+    none, so that it does not matter how often one looks in vain."""
+    if not fitindex.some(s, size):
+        return -1
     for _ in range(TRIES):
         server = chance.below(s, s.n_places)
         if servers(s)[server, STATUS] == PRESENT and fits(s, server, size):
             return server
-    total = fitindex.count(s, size, -1)
-    return fitindex.count(s, size, chance.below(s, total)) if total > 0 else -1
+    return fitindex.count(s, size, chance.below(s, fitindex.count(s, size, -1)))
 
 
 @kernel

@@ -12,8 +12,9 @@ Each server swaps for itself: the classes in service are those that it holds, wa
 empty, and no more servers swap to a class than jobs of it wait. A server considers to swap when a job on it has ended; when an
 arrival must wait, of the servers that may swap the one that has most free does. A job goes to the server that it leaves least free on.
 
-MSFQ is for demands 1 and k on one server of k. Its four phases are the same but for a threshold l: large jobs are served until none
-is left; then small ones; once none of these waits and at most l run, no small one may start before a large one has.
+With the option `threshold` = l a server swaps only to a class that is larger than all that it holds, once at most l jobs run on it. For
+demands 1 and k on one server of k that is MSFQ with its four phases: large jobs are served until none is left; then small ones; once none
+of these waits and at most l run, no small one may start before a large one has.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from __future__ import annotations
 from pydantic import Field
 
 from slotwise._kernel import kernel
-from slotwise.errors import InputError
 from slotwise.scheduling.claims import PolicyClaim, Unknown
 from slotwise.scheduling.moves import reindex, start, start_job
 from slotwise.scheduling.policies.fitting import (
@@ -69,7 +69,7 @@ MEMORY = Memory(FITTING)
 SWAPPING = MEMORY.counts("swapping", per="type", kept=False)
 """servers that swap to each type: those whose only slot is of that type"""
 THRESHOLD = MEMORY.count("threshold", kept=False, start=-1)
-"""MSFQ: so many small jobs may run when the server swaps; -1: Quickswap"""
+"""MSFQ: so many jobs may run when the server swaps; -1: any number"""
 NONE = -1
 
 
@@ -166,8 +166,7 @@ def may_swap(s: State, server: int) -> bool:
         if on[j] > 0 and queue_length(s)[j] > 0:
             return False
     limit = policy_ints(s)[THRESHOLD]
-    # MSFQ: never from the large job to small ones, and not before few run
-    return bool(limit < 0 or (row[COUNT] <= limit and on[order(s)[0, 0]] == 0))
+    return bool(limit < 0 or row[COUNT] <= limit)
 
 
 @kernel
@@ -176,6 +175,8 @@ def largest_waiting(s: State, server: int) -> int:
     c = servers(s)[server, CLASS]
     for n in range(s.n_types):
         j = order(s)[0, n]
+        if policy_ints(s)[THRESHOLD] >= 0 and running(s)[server, j] > 0:
+            return NONE  # MSFQ: never from large jobs to smaller ones
         if queue_length(s)[j] > int_field(s, SWAPPING)[j] and most(s)[c, j] > 0:
             return int(j)
     return NONE
@@ -223,6 +224,16 @@ def end_swap(s: State, server: int) -> None:
             reindex(s, server)
 
 
+class QuickswapOptions(FitOptions):
+    """Options of Adaptive Quickswap."""
+
+    threshold: int | None = Field(
+        None,
+        ge=0,
+        description="MSFQ: a server swaps only to classes larger than all it holds, once at most so many jobs run on it",
+    )
+
+
 class Quickswap(Fitting):
     """Adaptive Quickswap (Chen et al. 2025)."""
 
@@ -230,11 +241,17 @@ class Quickswap(Fitting):
     summary = (
         "largest class first; a server on which no class has anybody waiting drains for the largest that waits"
     )
+    Options = QuickswapOptions
     memory = MEMORY
     job_rule = LARGEST
     arrive, complete = staticmethod(arrive), staticmethod(complete)
     join, leave, cancel = staticmethod(join), staticmethod(leave), staticmethod(cancel)
     file = staticmethod(file)
+
+    def prepare(self, store: Store) -> None:
+        super().prepare(store)
+        limit = self.options.threshold
+        store.arrays["policy_ints"][THRESHOLD] = -1 if limit is None else limit
 
     def claim(self) -> PolicyClaim:
         return Unknown(
@@ -261,47 +278,3 @@ class Quickswap(Fitting):
     def target(self, view: View, server: int) -> str:
         """The name of the type to which the server swaps."""
         return next(iter(view.counts(view.store.configuration[server])))
-
-
-class MsfqOptions(FitOptions):
-    """Options of MSFQ."""
-
-    threshold: int | None = Field(
-        None,
-        ge=0,
-        description="at most so many small jobs run when the server drains for large ones (default k - 1)",
-    )
-
-
-class Msfq(Quickswap):
-    """Most servers first with Quickswap (Chen et al. 2025)."""
-
-    name = "msfq"
-    summary = "demands 1 and k on one server of k: large jobs first; drains for them once few small ones are left"
-    Options = MsfqOptions
-
-    def check(self, store: Store) -> None:
-        demand, capacity = store.sizes.demand[:, 0], store.sizes.capacity
-        whole = int(capacity[0, 0])
-        if (
-            store.sizes.demand.shape != (2, 1)
-            or len(capacity) != 1
-            or demand.max() != whole
-            or whole % demand.min()
-        ):
-            raise InputError(
-                "is for one server with one resource and two types: one takes all of it, the other a k-th",
-                where=f"policy {self.name}",
-                remedy="use quickswap, which is for any cluster",
-            )
-
-    def prepare(self, store: Store) -> None:
-        super().prepare(store)
-        k = int(store.sizes.capacity[0, 0] // store.sizes.demand.min())
-        limit = self.options.threshold
-        store.arrays["policy_ints"][THRESHOLD] = k - 1 if limit is None else min(limit, k - 1)
-
-    def claim(self) -> PolicyClaim:
-        return Unknown(
-            "as published stable inside the whole region of one server, Poisson arrivals", "Chen et al. 2025"
-        )
