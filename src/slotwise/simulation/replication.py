@@ -205,7 +205,7 @@ def _drive(
     kept: list[NDArray[np.int64]] = []
     changes, events = timeline.any, (np.zeros(0), np.zeros((0, 3), np.int64))
     while True:
-        jobs = chunk.time, chunk.job_type, chunk.duration, demands, _expected(chunk, store)
+        jobs: Any = (chunk.time, chunk.job_type, chunk.duration, demands, _expected(chunk, store))
         if changes:
             ups_and_downs = hooks.join, hooks.leave
             what = churn.run(state, a, m, hooks.arrive, hooks.complete, hooks.tick, *ups_and_downs, *jobs, *events)
