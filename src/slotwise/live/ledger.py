@@ -78,9 +78,14 @@ class Live:
 
     server: str
     attempt: int
+    placed: float
     state: str = PLACED
     on_loss: str = "fail"
     stop_asked: bool = False
+
+    def when(self, told: float | None, now: float) -> float:
+        """The time that an engine tells, by its own clock: not before the placement, and not in the future."""
+        return now if told is None else min(now, max(self.placed, told))
 
 
 @dataclass
@@ -236,7 +241,7 @@ class Ledger:
             live.state = RUNNING
             self._refusals.pop(live.server, None)
             self._note({"event": "started", "job": fact.job, "attempt": fact.attempt, "now": now}, now)
-            self.batch.change(fact.job, state=RUNNING, started=now)
+            self.batch.change(fact.job, state=RUNNING, started=live.when(fact.at, now))
 
     def ended(self, fact: Ended, now: float) -> None:
         """An attempt has ended."""
@@ -256,7 +261,7 @@ class Ledger:
         note: dict[str, Any] = {"state": state, "exit_code": fact.exit_code}
         columns: dict[str, Any] = {"state": state, "exit_code": fact.exit_code, "ended": now}
         if live.state == PLACED:  # so short that its start was not told
-            columns["started"] = now
+            columns["started"] = live.when(fact.started, now)
         if fact.reason:
             note["reason"] = columns["reason"] = fact.reason
         event = Stop(fact.job, now, live.attempt) if stopped else Complete(fact.job, now, live.attempt)
@@ -345,7 +350,7 @@ class Ledger:
             self.live.pop(job, None)  # type: ignore[call-overload]
             self.batch.change(job, state=WAITING, server=None, placed=None, started=None)  # type: ignore[arg-type]
         for placement in placements:
-            self.live[placement.job] = Live(placement.server, placement.attempt)  # type: ignore[index, arg-type]
+            self.live[placement.job] = Live(placement.server, placement.attempt, now)  # type: ignore[index, arg-type]
             self.batch.change(
                 placement.job,  # type: ignore[arg-type]
                 state=PLACED,

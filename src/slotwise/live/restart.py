@@ -101,7 +101,9 @@ def load(store: Store, setup: Setup) -> tuple[Ledger, dict[str, Any]]:
     after = None
     while page := store.jobs(Query(states=(PLACED, RUNNING), after=after, limit=PAGE, ascending=True)):
         for job in page:
-            ledger.live[job.id] = Live(job.server or "", job.attempt, job.state, stop_asked=bool(job.stop_asked))
+            ledger.live[job.id] = Live(
+                job.server or "", job.attempt, job.placed or 0.0, job.state, stop_asked=bool(job.stop_asked)
+            )
         after = page[-1].id
     if diverged is not None:
         ledger.begin_epoch(diverged_at(diverged), opening, core.now)
