@@ -116,7 +116,7 @@ def test_from_a_backup_and_from_a_later_situation(operated: Path, tmp_path: Path
         same = known[row["id"]]
         assert row["arrival"] - shift == pytest.approx(same["arrival"])
         assert row["duration"] == pytest.approx(same["duration"])
-        assert row["demand.cpu"] == same["demand.cpu"]
+        assert 0 <= row["demand.cpu"] - same["demand.cpu"] < 1  # a situation keeps demands in whole units
 
 
 def test_it_can_be_compared_under_any_policy(operated: Path, tmp_path: Path) -> None:
