@@ -3,7 +3,8 @@
 Read from the SQLite file of the service, while it runs or not, or from a file of `slotwise backup`, of either database. The oldest situation
 that is kept tells which types there were and who waited and ran; the rows behind it tell what happened. A job runs from the moment that its engine
 told, or from its placement, until its end; one that was stopped by its user, or still runs, is censored; one that never started is left
-out. A job that lost its server and was executed again counts from its last start.
+out. A job that lost its server and was executed again counts from its last start; one that ran when the oldest situation was kept counts from its
+placement.
 """
 
 from __future__ import annotations
