@@ -17,7 +17,17 @@ from slotwise.live.client import Client
 def served(folder: Path, *options: str) -> Iterator[Client]:
     """A service with its store in the folder, and a client of it."""
     os.environ["XDG_STATE_HOME"] = str(folder)  # where the service leaves its token, and the client finds it
-    command = [sys.executable, "-m", "slotwise", "serve", *options, "--port", "0", "--store", f"sqlite:///{folder}/x.db"]
+    command = [
+        sys.executable,
+        "-m",
+        "slotwise",
+        "serve",
+        *options,
+        "--port",
+        "0",
+        "--store",
+        f"sqlite:///{folder}/x.db",
+    ]
     with open(folder / "service.err", "ab") as errors:
         service = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
     assert service.stdout is not None

@@ -111,6 +111,11 @@ def run(jobs: int = 2000, turns: int = TURNS) -> list[dict[str, Any]]:
     ]
     rows[0] |= {"goal": "at least HyperQueue's", "met": ratio >= 1.0}
     rows.append(
-        {"name": "short jobs: slotwise to hyperqueue", "value": ratio, "unit": "times", "detail": "median of the turns"}
+        {
+            "name": "short jobs: slotwise to hyperqueue",
+            "value": ratio,
+            "unit": "times",
+            "detail": "median of the turns",
+        }
     )
     return rows

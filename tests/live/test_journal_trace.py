@@ -44,7 +44,9 @@ def operated(tmp_path_factory: pytest.TempPathFactory) -> Path:
         now += chance.expovariate(1.0)
         kind, live = chance.random(), list(ledger.live)
         if kind < 0.5:
-            wish = chance.choice([("one", {}), ("all", {}), (None, {"cpu": 2.5, "memory": 10.0}), ("one", {"cpu": 0.5})])
+            wish = chance.choice(
+                [("one", {}), ("all", {}), (None, {"cpu": 2.5, "memory": 10.0}), ("one", {"cpu": 0.5})]
+            )
             ledger.submit([NewJob("t", wish[0], wish[1], {})], now)
         elif live and kind < 0.7:
             job = chance.choice(live)
@@ -89,7 +91,12 @@ def test_the_trace_is_what_the_read_model_has(operated: Path) -> None:
         if job.ended is not None and job.started is not None:
             assert row["duration"] == pytest.approx(max(1e-6, job.ended - job.started))
             last = max(last, job.ended)
-    assert set(zip(frame["demand.cpu"], frame["demand.memory"], strict=True)) == {(1, 0), (4, 0), (2.5, 10), (0.5, 0)}
+    assert set(zip(frame["demand.cpu"], frame["demand.memory"], strict=True)) == {
+        (1, 0),
+        (4, 0),
+        (2.5, 10),
+        (0.5, 0),
+    }
     assert [(one.name, one.count, one.capacity) for one in trace.meta.servers] == [("a", 3, (4.0, 1000.0))]
     completed, _ = import_trace("journal", [operated], interrupted="drop")
     assert len(completed) == sum(job.state in ("done", "failed") for job in jobs.values())
@@ -148,7 +155,9 @@ def test_what_is_damaged_is_told(operated: Path, tmp_path: Path) -> None:
         source.backup(bad)
         rows = bad.execute("SELECT seq FROM journal ORDER BY seq").fetchall()
         seq = rows[len(rows) // 2][0]
-        bad.execute("UPDATE journal SET event = ? WHERE seq = ?", (json.dumps({"event": "complete", "job": 10**9}), seq))
+        bad.execute(
+            "UPDATE journal SET event = ? WHERE seq = ?", (json.dumps({"event": "complete", "job": 10**9}), seq)
+        )
         bad.commit()
     with pytest.raises(InputError, match=f"bad.db:{seq}"):
         import_trace("journal", [tmp_path / "bad.db"])

@@ -46,6 +46,8 @@ MOST_AT_ONCE = 2_000
 """items of one transaction"""
 INBOX_LIMIT = 100_000
 RETRY_SECONDS = 0.5
+LOOK_SECONDS = 3600.0
+"""how often types that nobody uses are looked for"""
 NOT_NOW = "the store cannot be written"
 
 
@@ -79,6 +81,7 @@ class Loop:
         self._chance = random.Random(seed)
         self._items: Sequence[Request | Fact] = ()
         self._next_tick = float("inf")
+        self._next_look = self.clock.now() + LOOK_SECONDS
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="slotwise-loop", daemon=True)
         self.ended = threading.Event()
@@ -159,6 +162,9 @@ class Loop:
         if now >= self._next_tick:
             ledger.tick(now)
             self._plan_tick(now)
+        if now >= self._next_look:
+            self._next_look = now + LOOK_SECONDS
+            ledger.retire_types(now)
         for item in items:
             if isinstance(item, Request):
                 before = ledger.seq
@@ -179,6 +185,7 @@ class Loop:
             self._commit(batch)
             metrics.COMMIT.observe(time.perf_counter() - applied)
             metrics.BATCH.observe(len(batch.entries))
+            metrics.count(batch)
             metrics.DECISION.observe((applied - began) / max(1, len(batch.entries)))
         for future, result in answers:
             if isinstance(result, Exception):
@@ -253,7 +260,6 @@ class Loop:
             ledger.lies["impossible"] += 1
             log.warning("the engine tells what cannot be: %s: %s", fact, error)
         if ledger.lies.total() > lies:
-            metrics.LIES.inc()
             self._compare(fact)
 
     def _compare(self, fact: Fact) -> None:

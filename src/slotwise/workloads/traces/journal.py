@@ -75,7 +75,9 @@ class Tale:
 
     def servers(self) -> tuple[Servers, ...]:
         """The classes, each with the most servers that it ever had at once."""
-        return tuple(Servers(name, self.most[name], size) for name, size in self._classes.items() if self.most[name])
+        return tuple(
+            Servers(name, self.most[name], size) for name, size in self._classes.items() if self.most[name]
+        )
 
     def _take(self, row: dict[str, Any]) -> None:
         """Types and classes that a situation or a change brings."""
