@@ -230,6 +230,8 @@ class Ledger:
     def _change(self, now: float, what: dict[str, Any]) -> None:
         row = {"event": "change", "now": now, **what}
         self.core = changed(self.core, row)
+        if "policy" in what:
+            self.fault = None  # it was the other one's
         self._write(encode({**row, "made": self.types.made}), self.core.opening, now)
 
     def begin_epoch(self, why: dict[str, Any], opening: Sequence[Placement], now: float) -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from slotwise.errors import InputError
+from slotwise.errors import InputError, SlotwiseError
 from slotwise.live.store.protocol import Store
 from slotwise.live.store.records import Checkpoint, Entry
 from slotwise.model import JobType, ServerClass
@@ -82,9 +82,9 @@ def step(core: Scheduler, entry: Entry) -> tuple[Scheduler, Outcome | None]:
             return core, core.opening
         if kind in OWN:
             return core, None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, SlotwiseError) as error:
         raise InputError(
-            f"is damaged: {error}", where=f"row {entry.seq} of the journal", remedy="restore a backup"
+            f"cannot be: {error}", where=f"row {entry.seq} of the journal", remedy="restore a backup"
         ) from None
     raise InputError(
         f"has the unknown event {kind!r}",
