@@ -309,6 +309,10 @@ def test_keys_submit_once(tmp_path: Path) -> None:
         first = service.loop.submit([ONE, keyed]).result(10)
         assert service.loop.submit([keyed, ONE]).result(10) == [*first[1:], 5]
         assert service.loop.submit([keyed._replace(tenant="other")]).result(10) == [6, 7, 8]
+        # the same key twice in one request, and with another array than the first time
+        twice = ONE._replace(key="twice")
+        assert service.loop.submit([twice, ONE, twice, keyed]).result(10) == [9, 10, 9, 2, 3, 4]
+        assert service.loop.submit([keyed._replace(array=range(9)), twice]).result(10) == [2, 3, 4, 9]
     finally:
         service.close()
 

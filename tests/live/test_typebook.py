@@ -16,7 +16,7 @@ from slotwise.live.retention import Retention
 from slotwise.live.store import open_store
 from slotwise.live.typebook import TypeBook
 from slotwise.model import Cluster, JobType, ServerClass
-from slotwise.scheduling.events import Submit, as_dict
+from slotwise.scheduling.events import Submit
 
 CLUSTER = Cluster(
     resources=("cpu", "memory"),
@@ -134,12 +134,19 @@ def test_a_policy_that_needs_durations_says_so_before_anything_happens() -> None
     assert ledger.submit([NewJob("t", "one", {}, {}, duration=1.0)], 2.0) == [1]
 
 
-def test_rows_are_written_as_any_json_would_be() -> None:
-    for event in (
-        Submit(7, 'a "b" ö', 1.5),
-        Submit(7, "x", 1e-7, {"cpu": "0.5"}, 3.0),
-        Submit(7, "x", 2.0, duration=1e300),
-    ):
-        import json
-
-        assert encode(event) == json.dumps(as_dict(event), separators=(",", ":"), ensure_ascii=False)
+def test_rows_of_submissions_are_what_encode_gives() -> None:
+    ledger = Ledger(SETUP.core())
+    jobs = [
+        NewJob("t", "one", {}, {}),
+        NewJob("t", "one", {"cpu": 0.5}, {}, duration=1e300),
+        NewJob("t", None, {"cpu": 2.0}, {}),
+    ]
+    ledger.submit([*jobs, jobs[0]._replace(array=range(2))], 1e-7)
+    found = [entry.event for entry in ledger.batch.entries if "submit" in entry.event]
+    kinds = [
+        ("one", None, None),
+        ("one", {"cpu": "0.5"}, 1e300),
+        ("cpu2", {"cpu": "2.0"}, None),
+        *[("one", None, None)] * 2,
+    ]
+    assert found == [encode(Submit(n, kind, 1e-7, own, took)) for n, (kind, own, took) in enumerate(kinds, 1)]

@@ -25,7 +25,6 @@ from slotwise.live.store.records import (
     WAITING,
     Batch,
     Entry,
-    Job,
     Server,
 )
 from slotwise.live.typebook import TypeBook
@@ -105,8 +104,8 @@ class Ledger:
         self.live: dict[int, Live] = {}
         self.servers: dict[str, Server] = {}
         self.batch, self.effects = Batch(), Effects()
-        self.keys: dict[tuple[str, str], int] = {}
-        """idempotency keys of this batch; older ones are in the store"""
+        self.keys: dict[tuple[str, str], range] = {}
+        """the jobs of idempotency keys of this batch; older ones are in the store"""
         self.lies: Counter[str] = Counter()
         """what engines said that cannot be, by kind"""
         self.types = TypeBook()
@@ -129,27 +128,33 @@ class Ledger:
         """New jobs, all or none; their numbers. An array is numbered in the order of its indices, and is named by its first job."""
         types = self._types_for(jobs, now)
         specs: dict[str, int] = {}
-        numbers: list[int] = []
+        texts: dict[tuple[Any, float | None], tuple[str, str]] = {}
+        begun = self.next_job
         for job in jobs:
-            name, demand = types[wish_of(job)]
+            wish = wish_of(job)
+            name, demand = types[wish]
             spec = specs.get(job.body)
             if spec is None:
                 spec = specs[job.body] = self.next_spec
                 self.next_spec += 1
                 self.batch.specs.append((spec, job.body))
+            text = texts.get((wish, job.duration))
+            if text is None:  # the same for all but the number: there may be 10,000 of them
+                before, _, after = encode(Submit(0, name, now, demand, job.duration)).partition('"job":0')
+                text = texts[wish, job.duration] = f'{before}"job":', after
             first = self.next_job
             for index in [None] if job.array is None else job.array:
                 number = self.next_job
                 self.next_job += 1
-                self.batch.add_job(
-                    Job(number, job.tenant, name, job.name, WAITING, None, 0, None, None, 0, now, None, None, None,
-                        None if index is None else first, index, job.key if number == first else None, spec)
-                )  # fmt: skip
-                self._apply(Submit(number, name, now, demand, job.duration))
-                numbers.append(number)
+                self.batch.jobs[number] = [
+                    number, job.tenant, name, job.name, WAITING, None, 0, None, None, 0, now, None, None, None,
+                    None if index is None else first, index, job.key if number == first else None, spec,
+                ]  # fmt: skip
+                outcome = self.core.apply(Submit(number, name, now, demand, job.duration))
+                self._write(f"{text[0]}{number}{text[1]}", outcome, now)
             if job.key is not None:
-                self.keys[job.tenant, job.key] = first
-        return numbers
+                self.keys[job.tenant, job.key] = range(first, self.next_job)
+        return list(range(begun, self.next_job))
 
     def cancel(self, number: int, now: float) -> None:
         """Withdraw a waiting job."""
@@ -347,15 +352,8 @@ class Ledger:
             log.error("the policy failed: %s", self.fault)
         self.seq += 1
         placements = outcome.placements
-        self.batch.entries.append(
-            Entry(
-                self.seq,
-                now,
-                event,
-                as_json(placements) if placements else "[]",
-                as_json(note) if note else None,
-            )
-        )
+        decided = as_json(placements) if placements else "[]"
+        self.batch.entries.append(Entry(self.seq, now, event, decided, as_json(note) if note else None))
         for job in outcome.requeued:
             self.live.pop(job, None)  # type: ignore[call-overload]
             self.batch.change(job, state=WAITING, server=None, placed=None, started=None)  # type: ignore[arg-type]

@@ -30,13 +30,14 @@ from slotwise.live.engines.protocol import (
 from slotwise.live.inbox import Inbox, Request
 from slotwise.live.ledger import Effects, Ledger, NewJob
 from slotwise.live.retention import Retention
-from slotwise.live.spec import plain
+from slotwise.live.spec import MAX_ARRAY, plain
 from slotwise.live.store.protocol import Store
 from slotwise.live.store.records import (
     WAITING,
     Batch,
     FencedError,
     Job,
+    Query,
     StoreBrokenError,
     StoreError,
 )
@@ -111,23 +112,42 @@ class Loop:
         """Submit jobs; a job with a key that is known already is not submitted again, and its number is given."""
 
         def act(ledger: Ledger, now: float) -> list[int]:
-            known = [self._by_key(ledger, job) for job in jobs]
-            if not any(known):
+            if not any(job.key for job in jobs):
                 return ledger.submit(jobs, now)
-            fresh = iter(ledger.submit([job for job, old in zip(jobs, known, strict=True) if old is None], now))
-            return [number for job, old in zip(jobs, known, strict=True)
-                    for number in (old or [next(fresh) for _ in range(len(job.array or [0]))])]  # fmt: skip
+            found = {self._key(job): self._by_key(ledger, job) for job in jobs if job.key is not None}
+            first = {self._key(job): at for at, job in reversed(list(enumerate(jobs))) if job.key is not None}
+            fresh = [
+                job for at, job in enumerate(jobs)
+                if job.key is None or (found[self._key(job)] is None and first[self._key(job)] == at)
+            ]  # fmt: skip
+            made = iter(ledger.submit(fresh, now))
+            numbers: list[int] = []
+            for job in jobs:
+                known = found[self._key(job)] if job.key is not None else None
+                if known is None:
+                    known = [next(made) for _ in range(len(job.array or [0]))]
+                    if job.key is not None:
+                        found[self._key(job)] = known
+                numbers += known
+            return numbers
 
         return self.ask(act, sum(len(job.array or [0]) for job in jobs))
 
-    def _by_key(self, ledger: Ledger, job: NewJob) -> list[int] | None:
+    @staticmethod
+    def _key(job: NewJob) -> tuple[str, str]:
+        return job.tenant, job.key or ""
+
+    def _by_key(self, ledger: Ledger, job: NewJob) -> Sequence[int] | None:
+        """The jobs that were submitted with this key."""
         if job.key is None:
             return None
-        found = ledger.keys.get((job.tenant, job.key))
-        if found is None:
-            kept = self.store.job_by_key(job.tenant, job.key)
-            found = None if kept is None else kept.id
-        return None if found is None else list(range(found, found + len(job.array or [0])))
+        found = ledger.keys.get(self._key(job))
+        if found is not None:
+            return found
+        kept = self.store.job_by_key(job.tenant, job.key)
+        if kept is None or kept.array_id is None:
+            return None if kept is None else [kept.id]
+        return [one.id for one in self.store.jobs(Query(array_id=kept.id, limit=MAX_ARRAY, ascending=True))]
 
     # -- the loop -----------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from slotwise.live.store.protocol import Store
 from slotwise.live.store.records import Checkpoint, Entry
 from slotwise.model import JobType, ServerClass
 from slotwise.scheduling import Scheduler
-from slotwise.scheduling.events import KINDS, Event, Outcome, Submit, as_dict, from_dict
+from slotwise.scheduling.events import KINDS, Event, Outcome, as_dict, from_dict
 from slotwise.scheduling.situation import Situation
 
 OWN = ("started", "stop-asked", "epoch")
@@ -46,11 +46,6 @@ as_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 def encode(row: Event | dict[str, Any]) -> str:
     """An event, or a row of the service's own, as the journal keeps it."""
-    if type(row) is Submit:  # of these there are many at once: the same text, in a tenth of the time
-        more = "" if row.demand is None else f',"demand":{as_json(as_dict(row)["demand"])}'
-        if row.duration is not None:
-            more += f',"duration":{as_json(row.duration)}'
-        return f'{{"event":"submit","job":{row.job},"type":{as_json(row.type)},"now":{row.now!r}{more}}}'
     return as_json(row if isinstance(row, dict) else as_dict(row))
 
 
