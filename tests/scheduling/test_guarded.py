@@ -331,13 +331,16 @@ def test_queues_are_short_where_best_fit_fails_and_where_it_is_best() -> None:
 
 
 def test_the_guarantee_is_that_of_algorithm_1() -> None:
-    for intensity, verdict in ((0.85, Verdict.CERTIFIED), (0.95, Verdict.NOT_CERTIFIED)):
+    for intensity, verdict in ((0.85, Verdict.CERTIFIED), (0.95, Verdict.NOT_CERTIFIED)):  # by b = 0.9
         scenario = parse_scenario({"name": "trap", **TRAP, "workload": {"intensity": intensity}})
         rates = scaled_rates(scenario)
         region = region_of(scenario)
-        found = guarantee(scenario, rates, region, make_policy("guarded"))
+        found = guarantee(scenario, rates, region, make_policy("guarded", b=0.9))
         assert found.verdict is verdict
         assert found.share == pytest.approx(0.9)
+        whole = guarantee(scenario, rates, region, make_policy("guarded"))
+        assert whole.verdict is Verdict.CERTIFIED
+        assert whole.share == 1.0
         more = guarantee(scenario, rates, region, make_policy("guarded", b=0.97))
         assert more.verdict is Verdict.CERTIFIED
 

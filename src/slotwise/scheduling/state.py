@@ -137,7 +137,7 @@ class State:
     at_watch: int
     at_crowd: int
     at_least: int
-    at_slack: int
+    at_near: int
     at_demand: int
     at_capacity: int
     at_most: int
@@ -280,9 +280,9 @@ def watch(s: State) -> NDArray[np.float64]:
 
 
 @kernel
-def slack(s: State) -> NDArray[np.float64]:
+def near(s: State) -> NDArray[np.float64]:
     """(C,): r: the solver of class c finds at least this share of the best weight."""
-    return floats(s.at_slack, s.n_classes)
+    return floats(s.at_near, s.n_classes)
 
 
 @kernel

@@ -428,7 +428,7 @@ class Store:
                 smallest[c] = space.demand[space.fitting].min(axis=0)
         self.put("least", smallest)
         self.put("watch", np.full((s.n_classes, s.n_types + 1), -1.0))
-        self.put("slack", np.array([solver.near for solver in self.solvers] or np.ones(s.n_classes)))
+        self.put("near", np.array([solver.near for solver in self.solvers] or np.ones(s.n_classes)))
         self.put("crowd", np.array([self._crowd(solver) for solver in self.solvers] or np.zeros(s.n_classes)))
 
     def _crowd(self, solver: Solver) -> float:

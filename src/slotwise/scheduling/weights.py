@@ -43,13 +43,13 @@ from slotwise.scheduling.state import (
     demand,
     least,
     most,
+    near,
     need,
     order,
     queues,
     real_table,
     running,
     servers,
-    slack,
     table,
     watch,
     weight,
@@ -155,7 +155,7 @@ def _is_enough(s: State, c: int, mine: float, share: float) -> bool:
 def _note_best(s: State, c: int, best: float) -> None:
     """B(W) is at most this now; a kernel that may miss the best says by how much."""
     known, w = watch(s)[c], weight(s)
-    known[0] = best / slack(s)[c]
+    known[0] = best / near(s)[c]
     for j in range(s.n_types):
         known[1 + j] = w[j]
 

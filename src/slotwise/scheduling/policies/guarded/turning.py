@@ -30,7 +30,7 @@ from slotwise.scheduling.policies.guarded.floors import holders, release_slot, r
 from slotwise.scheduling.policies.guarded.gains import notice_arrival, notice_end
 from slotwise.scheduling.policies.guarded.memory import CLOCK, MAKE_USE, NEXT_LOOK, PERSISTENCE, PLACE, SPOILS, TURN
 from slotwise.scheduling.policies.guarded.usable import TINY, count_servers, notice_use, spoilt
-from slotwise.scheduling.policies.slots import beta, note_reason
+from slotwise.scheduling.policies.slots import note_reason, share_of
 from slotwise.scheduling.queues import next_waiting
 from slotwise.scheduling.state import (
     CLASS,
@@ -147,7 +147,7 @@ def refill(s: State, server: int) -> None:
     """Start the best filling on a packing server, or turn the server where that would weigh too little."""
     serve_floors(s, server)
     refresh_weights(s)
-    mine, share = best_filling(s, server), beta(s)
+    mine, share = best_filling(s, server), share_of(s, server)
     best = best_above(s, server, mine, share) if share > 0.0 else -1.0
     if best >= 0.0:
         note_reason(s, server, mine, share, best)
