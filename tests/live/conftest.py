@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from slotwise.live.store import open_store
 from slotwise.live.store.protocol import Store
 
+sys.path.insert(0, str(Path(__file__).parent))  # processes
 POSTGRES = os.environ.get("SLOTWISE_TEST_POSTGRES", "")
 """the address of a server on which databases may be made, such as postgresql:///postgres?host=/tmp/x"""
 _numbers = itertools.count()

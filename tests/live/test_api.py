@@ -9,8 +9,6 @@ import os
 import re
 import shlex
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from processes import Process
 
 from slotwise.live.api.app import make_app
 from slotwise.live.auth import Guard, keep_own_token, token_file
@@ -321,43 +320,6 @@ def test_no_input_makes_a_server_error(
 
 
 # -- a real process -----------------------------------------------------------------------------------------------------------
-
-
-class Process:
-    """`slotwise serve` in a folder of its own."""
-
-    def __init__(self, folder: Path, *options: str) -> None:
-        self.environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state"), "PYTHONUNBUFFERED": "1"}
-        self.folder = folder
-        self.options = options
-        self.address = ""
-
-    def start(self) -> None:
-        self.errors = open(self.folder / "errors", "ab")  # noqa: SIM115
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "slotwise", "serve", *self.options, "--port", "0"],
-            cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=self.errors, text=True,
-        )  # fmt: skip
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line.startswith("listening on http://127.0.0.1:"):
-            self.end(signal.SIGKILL)
-            raise AssertionError((self.folder / "errors").read_text())
-        self.address = line.split()[-1]
-
-    def end(self, how: int = signal.SIGTERM) -> int:
-        self.process.send_signal(how)
-        code = self.process.wait(30)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        self.errors.close()
-        return code
-
-    def command(self, *argv: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "slotwise", *argv], cwd=self.folder, capture_output=True, text=True,
-            env={**self.environment, "SLOTWISE_SERVER": self.address},
-        )  # fmt: skip
 
 
 CLUSTER = """

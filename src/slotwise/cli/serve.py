@@ -51,8 +51,19 @@ def serve(
         float, typer.Option("--speed", min=1e-6, help="simulated engine: units of time per second")
     ] = 1.0,
     partition: Annotated[
-        str | None, typer.Option("--partition", help="slurm: the partition whose held jobs are scheduled too")
+        str | None,
+        typer.Option("--partition", help="slurm: use this partition only, and schedule users' held jobs in it too"),
     ] = None,
+    records: Annotated[
+        Path | None,
+        typer.Option("--records", metavar="DIR", help="slurm: where users' jobs say that they began and ended"),
+    ] = None,
+    deadline: Annotated[
+        float,
+        typer.Option(
+            "--deadline", min=1, help="slurm: a placement not started after so many seconds is taken back"
+        ),
+    ] = 60.0,
     keep_days: Annotated[
         float, typer.Option("--keep-days", min=0, help="how long ended jobs and journal rows are kept")
     ] = 30.0,
@@ -90,7 +101,7 @@ def serve(
             folder.absolute(),
             standby,
             speed,
-            partition,
+            {"partition": partition, "records": records, "deadline": deadline},
             keep_days,
             certificate,
             key,

@@ -53,6 +53,7 @@ class Job(NamedTuple):
     ended: float | None
     array: int | None
     array_index: int | None
+    key: str | None
 
     @property
     def has_ended(self) -> bool:

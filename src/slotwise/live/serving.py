@@ -37,7 +37,8 @@ class Options(NamedTuple):
     folder: Path
     standby: bool
     speed: float
-    partition: str | None
+    slurm: dict[str, Any]
+    """options of that engine"""
     keep_days: float
     certificate: Path | None
     key: Path | None
@@ -115,9 +116,7 @@ def serve(options: Options) -> None:
     sock = listen(options.host, options.port)
     store = open_store(options.store)
     try:
-        ready = prepare(
-            options.source, options.engine, options.folder, speed=options.speed, partition=options.partition
-        )
+        ready = prepare(options.source, options.engine, options.folder, speed=options.speed, slurm=options.slurm)
         retention = Retention(journal=options.keep_days * DAY, jobs=options.keep_days * DAY)
         service = Service(store, ready.engine, ready.setup, retention=retention, standby=options.standby)
     except BaseException:

@@ -46,6 +46,9 @@ class JobSpec(BaseModel):
         description="if its server is lost while it runs: `fail` (it ends as lost) or `requeue` (it is executed again)",
     )
     open_files: Annotated[int, Field(ge=3, le=1_000_000)] | None = Field(None, description="limit on open files")
+    tenant: Short | None = Field(
+        None, description="whose job it is: an operator may say so; by default the tenant of the token"
+    )
     array: str | None = Field(
         None, description="many jobs at once, such as 1-1000 or 0-90:10; each has SLOTWISE_ARRAY_INDEX"
     )
@@ -76,7 +79,7 @@ class JobSpec(BaseModel):
 
     def body(self) -> str:
         """What is kept of it for the engine, as JSON."""
-        kept = self.model_dump(mode="json", exclude_defaults=True, exclude={"key", "array", "name"})
+        kept = self.model_dump(mode="json", exclude_defaults=True, exclude={"key", "array", "name", "tenant"})
         return json.dumps(kept, separators=(",", ":"), ensure_ascii=False)
 
 

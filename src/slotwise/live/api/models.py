@@ -41,6 +41,7 @@ class JobView(Model):
     ended: float | None
     array: int | None = Field(description="the first job of its array")
     array_index: int | None
+    key: str | None = Field(description="its idempotency key")
 
     @classmethod
     def of(cls, job: Job) -> JobView:
@@ -66,7 +67,36 @@ def view(job: Job) -> dict[str, Any]:
         "ended": job.ended,
         "array": job.array_id,
         "array_index": job.array_index,
+        "key": job.key,
     }
+
+
+class JobDetail(JobView):
+    """A job with what it executes. The values of its environment are not shown: they may be secrets."""
+
+    argv: list[str]
+    cwd: str | None
+    env: list[str] = Field(description="names only")
+    needs: dict[str, float]
+    requires: dict[str, list[str]]
+    labels: dict[str, str]
+    duration: float | None
+    on_loss: str
+
+    @classmethod
+    def of_spec(cls, job: Job, spec: dict[str, Any]) -> JobDetail:
+        """From the read model, and what is kept of the submission."""
+        return cls.model_construct(
+            **view(job),
+            argv=spec.get("argv", []),
+            cwd=spec.get("cwd"),
+            env=sorted(spec.get("env", {})),
+            needs=spec.get("needs", {}),
+            requires=spec.get("requires", {}),
+            labels=spec.get("labels", {}),
+            duration=spec.get("duration"),
+            on_loss=spec.get("on_loss", "fail"),
+        )
 
 
 class JobPage(Model):
