@@ -297,7 +297,9 @@ def test_a_controller_that_forgets(folder: Path) -> None:
     try:
         new = sbatch("--mem=50M", "-D", str(folder), script="#!/bin/sh\necho new >> ran\nexit 8\n")
         until(lambda: heal() and all(job(running, number).ended for number in (mine, *users)), 200)
-        until(lambda: (one := own(running, new)) and one.id not in users and one.ended, 60)  # its number may be an old one
+        until(
+            lambda: (one := own(running, new)) and one.id not in users and one.ended, 60
+        )  # its number may be an old one
         assert job(running, mine).exit_code == 7
         assert job(running, users[0]).state == "lost" or job(running, users[0]).exit_code == 5
         assert job(running, users[1]).exit_code == 6

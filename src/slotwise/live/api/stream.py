@@ -19,6 +19,22 @@ ROWS = 1000
 QUIET_SECONDS = 15.0
 """a comment is sent so often, so that both sides see that the other is there"""
 
+DESCRIBED = {
+    "description": "rows of the journal",
+    "content": {
+        "text/event-stream": {
+            "schema": {
+                "type": "object",
+                "properties": {
+                    "id": {"type": "string", "description": "the row's sequence number, for Last-Event-ID"},
+                    "event": {"type": "string", "description": "submit, complete, started, change, ..."},
+                    "data": {"type": "string", "description": "JSON: the row, with `placements` and `note`"},
+                },
+            }
+        }
+    },
+}
+
 
 def routes(house: House) -> APIRouter:
     """All of them."""
@@ -54,7 +70,7 @@ def routes(house: House) -> APIRouter:
                 yield ": waiting\n\n"
                 await house.news.wait(QUIET_SECONDS)
 
-    @router.get("/v1/events", tags=["events"], response_class=EventStream)
+    @router.get("/v1/events", tags=["events"], response_class=EventStream, responses={200: DESCRIBED})
     async def events(
         request: Request, caller: Reader, after: Number | None = None, follow: bool = True
     ) -> StreamingResponse:
