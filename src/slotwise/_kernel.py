@@ -22,6 +22,8 @@ JIT: bool = not config.DISABLE_JIT
 """False under NUMBA_DISABLE_JIT=1, where every kernel runs as the plain Python function that it is."""
 
 _PACKAGE = Path(__file__).parent
+_WITHOUT_KERNELS = ("cli", "live")
+"""no kernel lies there or below them, so that their sources may change without compiling all anew"""
 
 
 def kernel(function: F) -> F:
@@ -40,6 +42,8 @@ def is_compiled(function: Any) -> bool:
 def _drop_stale_cache() -> None:
     stamp = hashlib.sha256(importlib.metadata.version("numba").encode())
     for source in sorted(_PACKAGE.rglob("*.py")):
+        if source.relative_to(_PACKAGE).parts[0] in _WITHOUT_KERNELS:
+            continue
         info = source.stat()
         stamp.update(f"{source.relative_to(_PACKAGE)} {info.st_size} {info.st_mtime_ns}".encode())
     record = _PACKAGE / "__pycache__" / "kernels.stamp"

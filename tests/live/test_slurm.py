@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
+import shlex
 import signal
 import subprocess
 import threading
@@ -177,9 +179,9 @@ def own_token(process: Process) -> str:
     return path.read_text().strip()
 
 
-def test_stop_drain_and_withdraw(running: Service) -> None:
-    number = submit(running, "trap 'exit 3' TERM; sleep 300 & wait", cpu=8.0)
-    until(lambda: job(running, number).state == "running", 60)
+def test_stop_drain_and_withdraw(running: Service, folder: Path) -> None:
+    number = submit(running, "trap 'exit 3' TERM; touch ready; sleep 300 & wait", folder, cpu=8.0)
+    until(lambda: job(running, number).state == "running" and (folder / "ready").exists(), 60)
     held = sbatch("-c", "8")
     until(lambda: own(running, held), 30)
     command("scancel", held)
@@ -243,6 +245,7 @@ def test_a_lost_node(running: Service, folder: Path) -> None:
                    on_loss="requeue")  # fmt: skip
     third = submit(running, "sleep 600", cpu=4.0)
     until(lambda: all(job(running, number).state == "running" for number in (fail, again, third)), 60)
+    until(lambda: (folder / "ran").exists(), 30)
     lost = {job(running, number).server for number in (fail, again)}
     for node in lost:
         kill(f"slurmd-{node}")
@@ -307,3 +310,25 @@ def test_a_controller_that_forgets(folder: Path) -> None:
         assert sorted(ran.read_text().split()) == ["mine", "new", "python", "shell"]
     finally:
         running.close()
+
+
+def test_the_guide(folder: Path) -> None:
+    """Every command of docs/guides/slurm.md, in its order."""
+    text = (Path(__file__).parents[2] / "docs/guides/slurm.md").read_text()
+    first, *others = [
+        shlex.split(line.replace("/shared/slotwise-records", str(RECORDS)))
+        for line in re.findall(r"^\$ (.*)$", text, re.M)
+    ]
+    assert first[:2] == ["slotwise", "serve"]
+    process = Process(folder, *first[2:])
+    process.start()
+    try:
+        for program, *argv in others:
+            ran = process.command(*argv) if program == "slotwise" else subprocess.run([program, *argv], check=False)
+            assert ran.returncode == 0, (argv, ran.stderr)
+        with Client(process.address, token=own_token(process)) as client:
+            until(lambda: len(list(client.jobs(state=["done", "failed"]))) == 3, 60)
+            assert sorted(one.exit_code or 0 for one in client.jobs()) == [0, 0, 3]
+            assert all(one.server == "node3" for one in client.jobs() if "fast" in one.type)
+    finally:
+        process.end()

@@ -88,7 +88,8 @@ class Records:
         return self.folder / OUTPUT / self.name(key)
 
     def script(self, start: Start) -> str:
-        """A claim, the command, and its exit code on the disk. The shell outlives SIGTERM, so that a job that ends by itself then has its code."""
+        """A claim, the command, and its exit code on the disk. The shell outlives SIGTERM, which it hands on, so that
+        the code is the one that the command makes of it."""
         key = start.job, start.attempt
         claim, end = (shlex.quote(str(self.folder / kind / self.name(key))) for kind in (CLAIMS, EXITS))
         environment = {
@@ -111,11 +112,17 @@ if ! (set -C; : > {claim}) 2>/dev/null; then
     echo "slotwise: cannot write {claim}" >&2
     exit 1
 fi
-trap : TERM
+trap 'stopped=yes; [ -z "$child" ] || kill -TERM "$child"' TERM
 {setting}
 if cd -- {folder}; then
-    {command}
-    code=$?
+    {command} &
+    child=$!
+    [ -z "$stopped" ] || kill -TERM "$child"
+    while :; do
+        wait "$child"
+        code=$?
+        [ $code -gt 128 ] && kill -0 "$child" 2>/dev/null || break  # a signal has ended the wait, not the command
+    done
 else
     code=125
 fi
