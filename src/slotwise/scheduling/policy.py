@@ -89,6 +89,14 @@ class Policy:
         """Its name, or that of its class."""
         return self.name or type(self).__name__
 
+    origin: str | None = None
+    """file.py:ClassName, where it is a user's own and was made by that name"""
+
+    @property
+    def called(self) -> str:
+        """What `make_policy` makes it of again."""
+        return self.origin or self.label
+
     # -- what the core shall do for it ----------------------------------------------------------------------------
 
     @property

@@ -55,7 +55,9 @@ POLICIES: dict[str, type[Policy]] = {
 def make_policy(name: str, **options: Any) -> Policy:
     """A policy by name, or a user's own as "file.py:ClassName"."""
     if ":" in name and name.partition(":")[0].endswith(".py"):
-        return _from_file(name)(**options)
+        own = _from_file(name)(**options)
+        own.origin = name
+        return own
     if name not in POLICIES:
         near = difflib.get_close_matches(name, POLICIES, 1)
         raise InputError(
