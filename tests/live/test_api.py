@@ -15,7 +15,8 @@ import pytest
 from house import SLOW, House
 from processes import Process
 
-from slotwise.live.client import AsyncClient, Client, ServiceError
+from slotwise.live import AsyncClient, Client
+from slotwise.live.client import ServiceError
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +181,7 @@ def test_real_commands_with_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyP
     waited = process.command("submit", "--wait", "--", "sh", "-c", "echo hello; exit 3")
     assert (waited.returncode, waited.stdout) == (3, "hello\n")
     refused = process.command("submit", "--needs", "cpu=5", "--", "true")
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert "no server can hold" in refused.stderr
 
     async def side_by_side() -> list[int | None]:
