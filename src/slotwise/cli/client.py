@@ -43,7 +43,7 @@ SHOWN = ("id", "state", "type", "server", "attempt", "exit_code", "submitted", "
 @contextmanager
 def connected(server: str | None, profile: str | None) -> Iterator[Client]:
     """A client that is closed at the end."""
-    needs_extra()
+    needs_extra("httpx")
     from slotwise.live.client import Client
 
     with Client(server, profile=profile) as client:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from fastapi import APIRouter
 from pydantic import ValidationError
@@ -15,6 +16,16 @@ from slotwise.live.engines.protocol import ServerUp
 from slotwise.live.ledger import Ledger
 from slotwise.live.restart import Setup
 from slotwise.model import JobType, ServerClass
+
+
+@contextmanager
+def said_plainly() -> Iterator[None]:
+    """What a model finds wrong, in one line."""
+    try:
+        yield
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise InputError(first["msg"], where=".".join(map(str, first["loc"]))) from None
 
 
 def add(new: NewServer, ledger: Ledger, now: float) -> None:
@@ -116,15 +127,13 @@ def routes(house: House) -> APIRouter:
     @router.patch("/cluster")
     async def change(what: Change, caller: Operator) -> ClusterView:
         """Another policy, other types or classes, while jobs run."""
-        try:
+        with said_plainly():
             types = None if what.types is None else [JobType.model_validate(one) for one in what.types]
             classes = None if what.classes is None else [ServerClass.model_validate(one) for one in what.classes]
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            raise InputError(first["msg"], where=".".join(map(str, first["loc"]))) from None
 
         def act(ledger: Ledger, now: float) -> ClusterView:
-            ledger.change(now, types=types, classes=classes, policy=what.policy, options=what.options)
+            with said_plainly():
+                ledger.change(now, types=types, classes=classes, policy=what.policy, options=what.options)
             return view(ledger, service.engine.name)
 
         if what.policy is not None:  # compile it here, and not in the loop, where everybody would wait
