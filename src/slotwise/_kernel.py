@@ -22,8 +22,8 @@ JIT: bool = not config.DISABLE_JIT
 """False under NUMBA_DISABLE_JIT=1, where every kernel runs as the plain Python function that it is."""
 
 _PACKAGE = Path(__file__).parent
-_WITHOUT_KERNELS = ("cli", "live")
-"""no kernel lies there or below them, so that their sources may change without compiling all anew"""
+_WITHOUT_KERNELS = ("cli", "live", "looks", "report")
+"""no kernel lies there or uses them, so that their sources may change without compiling all anew"""
 
 
 def kernel(function: F) -> F:

@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))
+from processes import Process
+
 from slotwise.live.loop import Loop
 from slotwise.live.store import open_store
 from slotwise.live.store.protocol import Store
 
-sys.path.insert(0, str(Path(__file__).parent))  # processes
 POSTGRES = os.environ.get("SLOTWISE_TEST_POSTGRES", "")
 """the address of a server on which databases may be made, such as postgresql:///postgres?host=/tmp/x"""
 _numbers = itertools.count()
@@ -84,3 +86,18 @@ def until() -> Callable[[Loop, Callable[[], object]], None]:
             news.clear()
 
     return wait
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Process]]:
+    """Makes services in folders of their own, and leaves nothing running."""
+    made: list[Process] = []
+
+    def make(folder: Path, *options: str) -> Process:
+        made.append(Process(folder, *options))
+        made[-1].start()
+        return made[-1]
+
+    yield make
+    for process in made:
+        process.clean_up()

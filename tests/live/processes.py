@@ -1,4 +1,4 @@
-"""`slotwise serve` as a real process, and its commands."""
+"""`slotwise serve` as a real process, and its commands. The fixture `serve` of conftest makes them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -40,6 +41,15 @@ class Process:
         self.process.stdout.close()
         self.errors.close()
         return code
+
+    def clean_up(self) -> None:
+        """Nothing is left running, whatever happened."""
+        if self.process.poll() is None:
+            self.end(signal.SIGKILL)
+        lock = self.folder / "slotwise.files" / "local" / "lock"
+        if lock.exists():
+            with suppress(ProcessLookupError, ValueError):
+                os.kill(int(lock.read_text()), signal.SIGKILL)
 
     def command(self, *argv: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

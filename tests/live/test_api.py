@@ -6,7 +6,7 @@ import json
 import os
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -138,13 +138,14 @@ name = "best-fit"
 """
 
 
-def test_real_commands_with_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_real_commands_with_restarts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serve: Callable[..., Process]
+) -> None:
     """Many short commands on this machine cut into eight servers: every exit code right, output kept, with two restarts."""
     count = int(os.environ.get("SLOTWISE_COMMANDS", "40"))
     (tmp_path / "cluster.toml").write_text(CLUSTER)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    process = Process(tmp_path, "cluster.toml", "--engine", "local")
-    process.start()
+    process = serve(tmp_path, "cluster.toml", "--engine", "local")
     jobs = [
         {"argv": ["sh", "-c", f"echo job {n}; echo {n} >> ran; exit {n % 7}"], "type": "one", "cwd": str(tmp_path)}
         for n in range(count)
@@ -165,4 +166,3 @@ def test_real_commands_with_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert process.end() == 0
     done = process.command("replay", "--json")
     assert json.loads(done.stdout)["differences"] == []
-    os.kill(int((tmp_path / "slotwise.files" / "local" / "lock").read_text()), signal.SIGKILL)

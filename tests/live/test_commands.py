@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import shlex
 import signal
@@ -42,8 +41,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     made.start()
     yield made
     assert made.end() == 0
-    lock = made.folder / "slotwise.files" / "local" / "lock"
-    os.kill(int(lock.read_text()), signal.SIGKILL)
+    made.clean_up()
 
 
 @pytest.fixture

@@ -120,11 +120,10 @@ def job(running: Service, number: int) -> Job:
     return found
 
 
-def test_jobs_both_ways_in(folder: Path) -> None:
+def test_jobs_both_ways_in(folder: Path, serve: Callable[..., Process]) -> None:
     """Every exit code right, none run twice, with restarts of the service, of a slurmd and of slurmctld in the middle."""
     chance = random.Random(4)
-    process = Process(folder, "--engine", "slurm", "--partition", "watched", "--records", str(RECORDS))
-    process.start()
+    process = serve(folder, "--engine", "slurm", "--partition", "watched", "--records", str(RECORDS))
     script = "echo $SLOTWISE_JOB_ID >> ran; sleep 0.$((SLOTWISE_JOB_ID % 4)); exit $((SLOTWISE_JOB_ID % 5))"
     sizes: list[dict[str, float]] = [
         {"cpu": 1, "memory": 100},
@@ -312,7 +311,7 @@ def test_a_controller_that_forgets(folder: Path) -> None:
         running.close()
 
 
-def test_the_guide(folder: Path) -> None:
+def test_the_guide(folder: Path, serve: Callable[..., Process]) -> None:
     """Every command of docs/guides/slurm.md, in its order."""
     text = (Path(__file__).parents[2] / "docs/guides/slurm.md").read_text()
     first, *others = [
@@ -320,15 +319,11 @@ def test_the_guide(folder: Path) -> None:
         for line in re.findall(r"^\$ (.*)$", text, re.M)
     ]
     assert first[:2] == ["slotwise", "serve"]
-    process = Process(folder, *first[2:])
-    process.start()
-    try:
-        for program, *argv in others:
-            ran = process.command(*argv) if program == "slotwise" else subprocess.run([program, *argv], check=False)
-            assert ran.returncode == 0, (argv, ran.stderr)
-        with Client(process.address, token=own_token(process)) as client:
-            until(lambda: len(list(client.jobs(state=["done", "failed"]))) == 3, 60)
-            assert sorted(one.exit_code or 0 for one in client.jobs()) == [0, 0, 3]
-            assert all(one.server == "node3" for one in client.jobs() if "fast" in one.type)
-    finally:
-        process.end()
+    process = serve(folder, *first[2:])
+    for program, *argv in others:
+        ran = process.command(*argv) if program == "slotwise" else subprocess.run([program, *argv], check=False)
+        assert ran.returncode == 0, (argv, ran.stderr)
+    with Client(process.address, token=own_token(process)) as client:
+        until(lambda: len(list(client.jobs(state=["done", "failed"]))) == 3, 60)
+        assert sorted(one.exit_code or 0 for one in client.jobs()) == [0, 0, 3]
+        assert all(one.server == "node3" for one in client.jobs() if "fast" in one.type)
