@@ -101,8 +101,14 @@ def find_address(server: str | None = None, token: str | None = None, profile: s
             raise InputError(
                 "no such file", where=str(path), remedy=f"write [{profile}] with server and token in it"
             ) from None
-        except (KeyError, tomllib.TOMLDecodeError) as error:
-            raise InputError(f"has no profile {profile!r} ({error})", where=str(path)) from None
+        except KeyError:
+            raise InputError(f"has no profile {profile!r}", where=str(path)) from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise InputError(f"is no TOML: {error}", where=str(path)) from None
+        if not isinstance(kept, dict) or any(not isinstance(kept.get(key, ""), str) for key in ("server", "token")):
+            raise InputError(
+                "is no profile", where=f"{path}: {profile}", remedy="write server and token as text in quotes"
+            )
     url = (server or os.environ.get("SLOTWISE_SERVER") or kept.get("server") or DEFAULT).rstrip("/")
     if not url.startswith(("http://", "https://")):
         raise InputError(f"{url!r} is no address", where="--server", remedy=f"write it like {DEFAULT}")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from slotwise.live.spec import Amount, Short
 from slotwise.live.store.records import Job, Server
@@ -123,7 +123,9 @@ class ServerView(Model):
 class NewServer(Model):
     """A server to add; its class is the named one, or one of the same capacity and labels."""
 
-    name: Short
+    name: Annotated[Short, StringConstraints(pattern=r"^[^/\x00-\x1f\x7f]*$")] = Field(
+        description="without slashes"
+    )
     server_class: Short | None = None
     capacity: dict[Short, Amount] = {}
     labels: dict[Short, Short] = {}

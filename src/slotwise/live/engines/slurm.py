@@ -346,7 +346,7 @@ class SlurmEngine:
 
     def _judge(self, key: Attempt, one: Placed, row: Row | None, now: float) -> Fact | None:
         """What has become of an attempt of ours that has no exit code; None: nothing new, or not clear yet."""
-        claimed = self.records.claimed(key)
+        claimed = self.records.claimed(key) and not self.records.taken_back(key)
         if row is not None and not row.over:
             if row.state != "PENDING":
                 one.since = now

@@ -20,6 +20,7 @@ from slotwise.live.engines.protocol import Attempt, Start
 CLAIMS, EXITS, RELEASED, OUTPUT = "claims", "exits", "released", "output"
 KEPT_SECONDS = 3600.0
 """files of settled attempts are kept so long: a controller that comes back from an old state might start them again"""
+TAKEN_BACK = "taken back"
 MARK = "slotwise-records"
 """in the comment of users' jobs that keep records"""
 CLOCKS_SECONDS = 2
@@ -76,8 +77,15 @@ class Records:
         return (self.folder / CLAIMS / self.name(key)).exists()
 
     def claim(self, key: Attempt) -> bool:
-        """Take the right to execute it away; False: it has begun."""
-        return write_once(self.folder / CLAIMS / self.name(key), "taken back")
+        """Take the right to execute it away, for good; False: it has begun."""
+        return write_once(self.folder / CLAIMS / self.name(key), TAKEN_BACK) or self.taken_back(key)
+
+    def taken_back(self, key: Attempt) -> bool:
+        """Whether that was done."""
+        try:
+            return (self.folder / CLAIMS / self.name(key)).read_text() == TAKEN_BACK
+        except FileNotFoundError:
+            return False
 
     def exit_code(self, key: Attempt) -> int | None:
         """How it ended."""
