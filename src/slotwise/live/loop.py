@@ -158,6 +158,8 @@ class Loop:
                 now = self.clock.now()
                 wait = min(1.0, max(0.0, self._next_tick - now))
                 self.round(self.inbox.take(MOST_AT_ONCE, wait))
+                if self.store.fenced:  # also where there is nothing to write
+                    raise FencedError(f"{self.store.url}: another service has taken over this store")
             self.retention.checkpoint(self.store, self.ledger)
         except FencedError as error:
             self._fail(error, "another service has taken over")

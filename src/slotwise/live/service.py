@@ -29,6 +29,8 @@ class Service:
     ) -> None:
         self.store, self.engine = store, engine
         setup.warm()  # a standby need not do it when its time has come
+        if standby:
+            log.info("ready to take over; waiting for the store")
         self.epoch = store.become_writer(wait=standby)
         began = time.monotonic()
         ledger, settings = load(store, setup)

@@ -16,6 +16,8 @@ class Store(Protocol):
     """
 
     url: str
+    fenced: bool
+    """another writer has taken over, and this one has noticed"""
 
     def become_writer(self, *, wait: bool = False) -> int:
         """Take the lock and begin a new epoch; BusyError where another service writes, unless `wait`."""
