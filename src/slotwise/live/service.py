@@ -40,7 +40,7 @@ class Service:
         batch, _ = ledger.take()
         if batch:
             store.commit(batch)
-        if batch or store.checkpoint() is None:
+        if batch or not store.checkpoints():
             retention.checkpoint(store, ledger)
         retention.kept_at = max(seq for seq, _, _ in store.checkpoints())
         engine.open(self.loop.inbox.tell)
