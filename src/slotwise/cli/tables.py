@@ -13,6 +13,7 @@ from slotwise.looks.terminal import FOLDED, figures, fit
 from slotwise.model import labelled
 from slotwise.simulation.drift import Stability
 from slotwise.simulation.result import Result
+from slotwise.simulation.sequential import imprecise
 from slotwise.simulation.statistics import Interval
 from slotwise.simulation.workload import window_words
 from slotwise.theory.answer import WORTH_TELLING
@@ -92,6 +93,7 @@ def results_table(results: Sequence[Result], width: int) -> RenderableType:
 
 def _notes(results: Sequence[Result]) -> list[str]:
     notes = [f"{result.policy}: {result.why}" for result in results if not result.stable]
+    notes += [f"{result.policy}: {told}" for result in results if (told := imprecise(result))]
     notes += [
         f"{result.policy}: {found.in_words(result.scenario.time_unit)}"
         for result in results
@@ -118,6 +120,9 @@ def _notes(results: Sequence[Result]) -> list[str]:
     elif kinds and next(iter(kinds.values())).mean_queue >= WORTH_TELLING:
         kind, bound = next(iter(kinds.items()))
         notes.append(f"no size-blind policy can have a mean queue below {number(bound.mean_queue)} ({kind})")
+        lucky = [result.policy for result in results if result.mean_queue.mean < result.bound.mean_queue]
+        if lucky:
+            notes.append(f"by chance these runs show less: {', '.join(lucky)}; longer runs would not")
     told = window_words(results[0].scenario)
     notes += [told.replace("this capacity", "the capacity of all servers")] if told else []
     servers = results[0].scenario.cluster.n_servers
