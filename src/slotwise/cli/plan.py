@@ -19,8 +19,8 @@ from slotwise.cli.running import (
 )
 from slotwise.cli.tables import between
 from slotwise.errors import InputError
+from slotwise.looks.numbers import NONE, measured, number
 from slotwise.looks.numbers import as_json as to_json
-from slotwise.looks.numbers import measured, number
 from slotwise.looks.terminal import figures, fit, show
 from slotwise.model import labelled, load_scenario
 from slotwise.planning.plan import InterruptedPlanError, Plan, describe
@@ -149,7 +149,8 @@ def plan_view(found: Plan, width: int) -> RenderableType:
         cells: list[str] = []
         for key in found.targets:
             interval = (trial.estimates or {})[key]
-            cells += [measured(interval.mean)] if exact(key) else [measured(interval.mean), between(interval)]
+            spread = between(interval) if trial.replications > 1 else NONE
+            cells += [measured(interval.mean)] if exact(key) else [measured(interval.mean), spread]
         chosen = trial is found.best
         words = Text(f"{trial.verdict}" + (f": {trial.why}" if trial.why else ""), COLOUR[trial.verdict])
         table.add_row(
@@ -182,7 +183,9 @@ def _warnings(found: Plan) -> list[Text]:
 def describe_limit(found: Plan) -> str:
     """Where the search began."""
     mix = " + ".join(
-        f"{n:,.4g} {name}" for n, name in zip(found.limit.servers, found.class_names, strict=True) if n > 1e-9
+        f"{number(float(n))} {name}"
+        for n, name in zip(found.limit.servers, found.class_names, strict=True)
+        if n > 1e-9
     )
     cost = f", cost {number(found.limit.cost)}" if found.priced else ""
     if found.is_trace:

@@ -39,8 +39,10 @@ def verdict_text(result: Result, more: str = "") -> Text:
 
 
 def between(found: Interval) -> str:
-    """low to high; a dash where a single run tells no spread."""
-    return NONE if found.low is None else f"{measured(found.low)} to {measured(found.high)}"
+    """low to high, or what both are; a dash where a single run tells no spread."""
+    if found.low is None or found.low == found.high:
+        return measured(found.low)
+    return f"{measured(found.low)} to {measured(found.high)}"
 
 
 def worst(result: Result) -> str:
@@ -103,7 +105,7 @@ def _notes(results: Sequence[Result]) -> list[str]:
         waiting = sum(result.still_waiting.values())
         jobs = sum(run.wait_bins.sum() for run in result.runs) + waiting
         if waiting > UNENDED * jobs:
-            each = f"{waiting / len(result.runs):,.4g} of the measured jobs still waited when a run ended"
+            each = f"{number(waiting / len(result.runs))} of the measured jobs still waited when a run ended"
             notes.append(f"{result.policy}: {each}, and count as waiting at least that long")
     if any(result.verdict is Stability.TOO_SHORT for result in results):
         proven = [result.policy for result in results if result.certified]
