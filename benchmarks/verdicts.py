@@ -4,7 +4,7 @@ Random workloads: one to three classes of servers, one or two resources, one to 
 Poisson or log-normal arrivals. Stable ones have a load of .5 to .98 of the capacity region and a policy that is stable there:
 `guarded` with b above the load, or, with one type on unit slots, `fifo`. Unstable ones have a load of 1.02 to 1.3, or are
 best-fit's trap, in which it diverges inside the region. Everything else is as `simulate` does it by default, except that the verdict
-is judged from the runs alone: theory, which knows that a load above 1 cannot be carried, is not asked.
+is judged from the runs alone: theory, which knows that a load above 1 cannot be carried, is not asked (how long runs are is decided as ever).
 
 Of stable workloads the mean queue and the p95 wait are compared with those of other runs, with other seeds, each seven times as long as one
 of the answer, eight at least. As many are made as it takes to tell, with a confidence of 95 %, on which side of the answer's interval the truth lies, but not more than

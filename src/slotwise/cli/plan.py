@@ -19,8 +19,8 @@ from slotwise.cli.running import (
 )
 from slotwise.cli.tables import between
 from slotwise.errors import InputError
-from slotwise.looks.numbers import NONE, measured, number
 from slotwise.looks.numbers import as_json as to_json
+from slotwise.looks.numbers import measured, number
 from slotwise.looks.terminal import figures, fit, show
 from slotwise.model import labelled, load_scenario
 from slotwise.planning.plan import InterruptedPlanError, Plan, describe
@@ -149,8 +149,7 @@ def plan_view(found: Plan, width: int) -> RenderableType:
         cells: list[str] = []
         for key in found.targets:
             interval = (trial.estimates or {})[key]
-            spread = between(interval) if trial.replications > 1 else NONE
-            cells += [measured(interval.mean)] if exact(key) else [measured(interval.mean), spread]
+            cells += [measured(interval.mean)] if exact(key) else [measured(interval.mean), between(interval)]
         chosen = trial is found.best
         words = Text(f"{trial.verdict}" + (f": {trial.why}" if trial.why else ""), COLOUR[trial.verdict])
         table.add_row(
