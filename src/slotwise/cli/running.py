@@ -13,10 +13,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from slotwise.cli.compiling import shown
 from slotwise.errors import InputError
 from slotwise.model import Scenario, shipped_scenarios
 from slotwise.scheduling.policies import POLICIES
-from slotwise.simulation import ahead
 from slotwise.simulation.choice import Choice
 from slotwise.simulation.engines import OnProgress
 
@@ -95,8 +95,6 @@ SHOW_AFTER = 1.0
 @contextmanager
 def progress() -> Iterator[OnProgress]:
     """A callback that shows how far the work is, on standard error and only if it takes a while."""
-    if not ahead.compiled():
-        messages.print("compiling the kernels (once; up to a minute)", style="dim")
     begun = time.monotonic()
     display = Progress(
         TextColumn("{task.description}"),
@@ -115,7 +113,8 @@ def progress() -> Iterator[OnProgress]:
             display.update(bar, completed=share, description=policy)
 
     try:
-        yield report
+        with shown():
+            yield report
     finally:
         if display.live.is_started:
             display.stop()

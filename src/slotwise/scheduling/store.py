@@ -14,7 +14,7 @@ from slotwise.model import Integers
 from slotwise.packing import Solver, Space, make_solver
 from slotwise.packing.kernels import TABLE
 from slotwise.scheduling import bitmap, chance, firsttree, fitindex
-from slotwise.scheduling.hooks import late
+from slotwise.scheduling.hooks import Hook, late
 from slotwise.scheduling.moves import reindex
 from slotwise.scheduling.policy import Policy
 from slotwise.scheduling.policymemory import Columns, Field, Per
@@ -60,6 +60,11 @@ def refile(s: State, server: int, _: int) -> None:
         fitindex.update(s, server)
     if s.keeps_tree:
         firsttree.update(s, server)
+
+
+def linked_late(policy: Policy) -> tuple[Hook, ...]:
+    """What a policy's hooks call by its address, as far as it is known before there is a cluster: packing kernels may come to it."""
+    return (*policy.late, *((refile,) if {"fit", "tree"} & policy.keeps else ()))
 
 
 @kernel

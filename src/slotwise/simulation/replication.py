@@ -40,6 +40,10 @@ MOST_ROOM = 4_000_000
 WORKLOAD, SERVERS, RESIDUALS = 0, 2, 4
 """which child of a replication's seed is for what; 1 and 3 are the policy's and its clock's (`chance`)"""
 
+HOOKS_OF_JOBS = ("join", "arrive", "complete", "tick")
+HOOKS = (*HOOKS_OF_JOBS, "leave")
+"""those that the loop calls, without and with servers that come and go"""
+
 Progress = Callable[[float], None]
 
 
@@ -109,7 +113,7 @@ class Prepared(NamedTuple):
 
 
 def make_store(task: Task, max_servers: int) -> Store:
-    """The state before any server has joined. Here the hooks are compiled that are linked late."""
+    """The state before any server has joined."""
     scenario, jobs = task.scenario, task.jobs
     return Store(
         jobs.sizes,
@@ -129,7 +133,7 @@ def _seed(task: Task) -> SeedSequence:
 
 
 def prepare(task: Task) -> Prepared:
-    """Make what a run needs. Here, and not later, a policy is compiled if it never was before."""
+    """Make what a run needs."""
     scenario, jobs, seed = task.scenario, task.jobs, _seed(task)
     start = task.start
     there = takeup.present(scenario, start) if start is not None else None
@@ -139,7 +143,7 @@ def prepare(task: Task) -> Prepared:
     agenda = AgendaStore(state.max_jobs, chance.words_of(scenario.run.seed, task.replication, chance.CLOCK))
     meters = MeterStore(state.n_types, state.n_resources, state.max_jobs, record_jobs=task.record_jobs)
     undrawn = _drawn(store, agenda)
-    hooks = store.policy.hooks()
+    hooks = store.policy.hooks(HOOKS if timeline.any else HOOKS_OF_JOBS)
     limits = _Limits.of(task)
     limits.write(agenda.record, meters.record, jobs)
     if start is None:
@@ -160,25 +164,19 @@ def _drawn(store: Store, agenda: AgendaStore) -> Any:
     return chance.words(state), chance.words(agenda.record)
 
 
-def compile_for(task: Task) -> None:
-    """Compile what the task needs and nobody has needed before. In the main thread Ctrl-C is heard meanwhile."""
-    first = not ahead.compiled()
-    policy = task.choice.policy
-    late = [ahead.LATE + policy] if isinstance(policy, str) else []
-    # the loop, and what of the policy is linked late, by another process; the rest of the policy by this one
-    with ahead.by_others(ahead.LOOP, *late):
-        task.choice.make().hooks()
-        ahead.wait(ahead.LOOP, *late)
-        if first:
-            prepare(task)  # finds it in the cache, or compiles what the other has not
+def pieces_of(task: Task) -> list[str]:
+    """What is to be compiled for it."""
+    cluster = task.scenario.cluster
+    changes = cluster.events or any(server.failures is not None for server in cluster.servers)
+    drivers = [ahead.LOOP, *([ahead.CHURN] if changes else [])]
+    return ahead.pieces_of(task.choice.make(), HOOKS if changes else HOOKS_OF_JOBS, drivers)
 
 
 def _run(task: Task, progress: Progress | None, stopped: Callable[[], bool] | None) -> Measurements:
-    with ahead.by_others(ahead.LOOP):
-        before = time.thread_time()
-        ready = prepare(task)
-        setup = time.thread_time() - before
-        ahead.wait(ahead.LOOP)
+    ahead.compile_pieces(pieces_of(task))
+    before = time.thread_time()
+    ready = prepare(task)
+    setup = time.thread_time() - before
     state: Any = ready.store.state
     begun = time.perf_counter()
     demands = _drive(ready, progress, stopped)
