@@ -9,15 +9,18 @@ what was inlined the first time is small enough to be inlined further (measured:
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numba
+from llvmlite import binding
 from numba.core.caching import FunctionCache
 from numba.core.ccallback import CFunc
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import LoweringPass, register_pass
 from numba.core.registry import cpu_target
+from numba.core.runtime import _nrt_python
 from numba.core.sigutils import normalize_signature
 from numba.core.typed_passes import AnnotateTypes, NativeLowering, NoPythonBackend
 
@@ -38,8 +41,8 @@ UNUSED = {
 }
 """passes of Numba's for what no kernel has: closures, `with`, whole-array expressions, parallel loops"""
 
-listeners: list[Callable[[str], None]] = []
-"""told the name of every kernel that has been compiled whole"""
+ENVIRONMENT = "_ZN08NumbaEnv"
+"""begins the names of functions' environments"""
 
 
 class _Part(JITCodeLibrary):  # type: ignore[misc]
@@ -60,6 +63,15 @@ class _Whole(JITCodeLibrary):  # type: ignore[misc]
     def _optimize_final_module(self) -> None:
         super()._optimize_final_module()
         super()._optimize_final_module()
+
+    def serialize_using_object_code(self) -> tuple[str, str, tuple[bytes, bytes]]:
+        """Beside machine code Numba keeps code that others can link in. Nobody does: of that, the names alone, which loads in half the time."""
+        self._ensure_finalized()
+        module = self._final_module
+        lines = [f'define void @"{f.name}"() {{ ret void }}' for f in module.functions if not f.is_declaration]
+        lines += [f'@"{g.name}" = global i64 0' for g in module.global_variables if g.name.startswith(ENVIRONMENT)]
+        names = binding.parse_assembly("\n".join(lines))
+        return self.name, "object", (self._get_compiled_object(), names.as_bitcode())
 
 
 class _Step(LoweringPass):  # type: ignore[misc]
@@ -110,8 +122,6 @@ class _CloseWhole(_Step):
         state.library._ensure_finalized()
         for environment in state.cr._find_referenced_environments():
             state.library.codegen.set_env(environment.env_name, environment)
-        for listener in listeners:
-            listener(f"{state.func_id.modname}.{state.func_id.func_qualname}")
         return True
 
 
@@ -151,10 +161,23 @@ class StampedCache(FunctionCache):  # type: ignore[misc]
         super().__init__(function)
         self._cache_file._source_stamp = stamp
 
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        """As Numba's, but all that the compiler knows of Python and NumPy, which takes a third of a second to import, is left to who compiles."""
+        _install_runtime()
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(signature, context)
+
     def holds(self) -> bool:
         """Whether it has the function for this machine."""
         magic = cpu_target.target_context.codegen().magic_tuple()
         return any(key[1] == magic for key in self._cache_file._load_index())
+
+
+@cache
+def _install_runtime() -> None:
+    """What loaded kernels may call of Numba's runtime. (Numba would compile some of it anew; that is in the kernels.)"""
+    for name, address in _nrt_python.c_helpers.items():
+        binding.add_symbol(name if name.startswith("_") else f"NRT_{name}", address)
 
 
 class LateCache:
@@ -193,6 +216,9 @@ def dispatcher(function: Any, stamp: Callable[[], str]) -> Any:
     """Both faces of a kernel in one: Python calls it whole, and to the compiler of others it is the part."""
     whole: Any = numba.njit(function, no_cfunc_wrapper=True, pipeline_class=WholeCompiler, **OPTIONS)
     whole._cache = LateCache(function, stamp)
+    whole._compilation_chain_init_hook = lambda: (
+        None
+    )  # looks for extensions of Numba's; who compiles does so anyway
     made: list[Any] = []
 
     def part() -> Any:
