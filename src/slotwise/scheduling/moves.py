@@ -106,9 +106,9 @@ def put_on(s: State, i: int, j: int, server: int, starts: bool) -> None:
         _take(s, i, j, server, 1)
         if starts:
             reindex(s, server)
+    if s.keeps_times and starts:
+        job_times(s)[i, 1] = s.now + job_times(s)[i, 0]
     if s.keeps_lists:
-        if starts:
-            job_times(s)[i, 1] = s.now + job_times(s)[i, 0]
         _link(s, i, server)
 
 

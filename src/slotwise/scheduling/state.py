@@ -81,6 +81,7 @@ class State:
     keeps_fit: int
     keeps_tree: int
     keeps_lists: int
+    keeps_times: int
     keeps_use: int
     own_queues: int  # one queue per server and type instead of one per type
     actual: int  # pack by the actual demand of a job, not by its type's
@@ -179,7 +180,7 @@ def job_demand(s: State) -> NDArray[np.int64]:
 
 @kernel
 def job_times(s: State) -> NDArray[np.float64]:
-    """(N, 2): expected duration, expected end; only for clairvoyant policies (`keeps_lists`)."""
+    """(N, 2): expected duration, expected end; only for clairvoyant policies (`keeps_times`)."""
     return float_rows(s.at_job_times, s.max_jobs, 2)
 
 

@@ -87,7 +87,9 @@ class Store:
         random: chance.Words,
         mean_service: NDArray[np.float64] | None = None,
         max_jobs: int = 1024,
+        servers_change: bool = False,
     ) -> None:
+        """`servers_change`: some will come and go, so it must be quick to say which jobs a server has."""
         self.sizes, self.policy, self.spaces = sizes, policy, list(spaces)
         self.arrays: Arrays = {}
         self.record = np.zeros(1, DTYPE)
@@ -100,6 +102,8 @@ class Store:
         s.actual = s.keeps_use = policy.actual
         for keep in policy.keeps:
             setattr(s, f"keeps_{keep}", 1)
+        s.keeps_times = s.keeps_lists
+        s.keeps_lists |= servers_change
         if {"fit", "tree"} & policy.keeps:
             s.keeps_free = 1
             s.hook_reindex = late(refile)
@@ -231,7 +235,7 @@ class Store:
         self._grow("placed", (max_jobs, 2), np.int64)
         self._grow("moved", (max_jobs,), np.int64)
         self._grow("job_demand", (max_jobs if s.actual else 1, s.n_resources), np.int64)
-        self._grow("job_times", (max_jobs if s.keeps_lists else 1, 2), np.float64)
+        self._grow("job_times", (max_jobs if s.keeps_times else 1, 2), np.float64)
 
     def grow_servers(self, max_servers: int) -> None:
         """Make room for server numbers up to max_servers. The indexes are laid out anew and filled again, as they were."""

@@ -29,7 +29,7 @@ LOOP, CHURN, SCHEDULER = "loop", "churn", "scheduler"
 DRIVERS: dict[str, tuple[Any, ...]] = {
     LOOP: (loop.run_jobs, drive.join_all, measuring.finish, merge.merge),
     CHURN: (churn.run,),
-    SCHEDULER: (calls.submit, calls.complete, drive.fail),
+    SCHEDULER: (calls.submit, calls.complete, calls.join, calls.fail),
 }
 """pieces that are compiled by being used, with kernels by which they are known to be there"""
 
@@ -102,8 +102,23 @@ class _Helpers:
         self._waiting, self._total, self._begun = deque(pieces), len(pieces), 0
         self._busy = selectors.DefaultSelector()
         self._processes: list[subprocess.Popen[str]] = []
+
+    def work(self) -> None:
+        """Until all is done, or nobody answers."""
+        self._start()
+        while self._busy.get_map() and (ready := self._busy.select(PATIENCE)):
+            for key, _ in ready:
+                n, helper = key.data
+                answer: IO[str] = key.fileobj  # type: ignore[assignment]
+                if not answer.readline() or not self._hand_out(n, helper):
+                    self._busy.unregister(answer)
+        for listener in told:
+            listener(self._total + 1, self._total, "")
+
+    def _start(self) -> None:
+        """As many as there are cores for; none where there is no interpreter to start."""
         if not sys.executable:
-            self._waiting.clear()
+            return
         for n in range(min(len(self._waiting), os.cpu_count() or 1, MOST_HELPERS)):
             # in a session of its own: Ctrl-C is for this process, which then ends the others
             helper = subprocess.Popen(
@@ -117,17 +132,6 @@ class _Helpers:
             self._processes.append(helper)
             self._busy.register(helper.stdout or sys.stdin, selectors.EVENT_READ, (n, helper))
             self._hand_out(n, helper)
-
-    def work(self) -> None:
-        """Until all is done, or nobody answers."""
-        while self._busy.get_map() and (ready := self._busy.select(PATIENCE)):
-            for key, _ in ready:
-                n, helper = key.data
-                answer: IO[str] = key.fileobj  # type: ignore[assignment]
-                if not answer.readline() or not self._hand_out(n, helper):
-                    self._busy.unregister(answer)
-        for listener in told:
-            listener(self._total + 1, self._total, "")
 
     def _hand_out(self, n: int, helper: subprocess.Popen[str]) -> bool:
         """Give a helper its next piece; False where there is none."""

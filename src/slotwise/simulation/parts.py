@@ -8,12 +8,28 @@ import sys
 from slotwise.model import load_scenario
 from slotwise.scheduling import Scheduler
 from slotwise.scheduling.hooks import late, nothing
+from slotwise.scheduling.moves import start
 from slotwise.scheduling.policies import POLICIES  # all hooks are in these modules
 from slotwise.scheduling.policy import Policy
+from slotwise.scheduling.state import PRESENT, STATUS, State, servers
 from slotwise.simulation import ahead
 from slotwise.simulation.choice import Choice
 from slotwise.simulation.replication import Task, replicate
 from slotwise.simulation.workload import jobs_of
+
+
+def begin(s: State, j: int, i: int) -> None:
+    """Start the job on the first server."""
+    if servers(s)[0, STATUS] == PRESENT:
+        start(s, j, 0)
+
+
+class Eager(Policy):
+    """Starts every job at once, on the one server that there is."""
+
+    name = "eager"
+    compiled = True
+    arrive = staticmethod(begin)
 
 
 class Idle(Policy):
@@ -45,9 +61,19 @@ def _simulate(*settings: str) -> None:
 def _schedule() -> None:
     """Every verb."""
     scenario = load_scenario("example1")
-    scheduler = Scheduler(scenario.cluster, scenario.types, Idle())
+    scheduler = Scheduler(scenario.cluster, scenario.types, Eager())
     scheduler.submit("a", scenario.types[0].name)
     scheduler.cancel("a")
+    scheduler.tick()
+    (server, *_) = scheduler.servers
+    scheduler.drain_server(server)
+    scheduler.resume_server(server)
+    scheduler.submit("b", scenario.types[0].name)
+    scheduler.complete("b")
+    scheduler.submit("c", scenario.types[0].name)
+    scheduler.requeue("c")
+    scheduler.fail_server(server)
+    scheduler.remove_server(server)
 
 
 def main() -> None:

@@ -112,7 +112,7 @@ class Prepared(NamedTuple):
     """where the random numbers of the policy and of its clock stood when none were drawn"""
 
 
-def make_store(task: Task, max_servers: int) -> Store:
+def make_store(task: Task, max_servers: int, *, servers_change: bool = False) -> Store:
     """The state before any server has joined."""
     scenario, jobs = task.scenario, task.jobs
     return Store(
@@ -125,6 +125,7 @@ def make_store(task: Task, max_servers: int) -> Store:
         max_jobs=int(min(1.2 * jobs.mean_in_service, MOST_ROOM))
         + 32
         + (task.start.n_jobs if task.start is not None else 0),
+        servers_change=servers_change,
     )
 
 
@@ -138,7 +139,7 @@ def prepare(task: Task) -> Prepared:
     start = task.start
     there = takeup.present(scenario, start) if start is not None else None
     timeline = ServerEvents(scenario.cluster, child(seed, SERVERS), there, start.places if start is not None else 0)
-    store = make_store(task, timeline.max_servers)
+    store = make_store(task, timeline.max_servers, servers_change=timeline.any)
     state: Any = store.state
     agenda = AgendaStore(state.max_jobs, chance.words_of(scenario.run.seed, task.replication, chance.CLOCK))
     meters = MeterStore(state.n_types, state.n_resources, state.max_jobs, record_jobs=task.record_jobs)
