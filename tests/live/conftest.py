@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from slotwise.live.loop import Loop
 from slotwise.live.store import open_store
 from slotwise.live.store.protocol import Store
 
@@ -64,3 +67,18 @@ def opened() -> Iterator[Callable[[str], Store]]:
     yield open_one
     for store in stores:
         store.close()
+
+
+@pytest.fixture
+def until() -> Callable[[Loop, Callable[[], object]], None]:
+    """Waits until something has come true, looking after each commit."""
+
+    def wait(loop: Loop, condition: Callable[[], object]) -> None:
+        news, deadline = threading.Event(), time.monotonic() + 60
+        loop.on_commit = lambda seq: news.set()
+        while not condition():
+            assert time.monotonic() < deadline, "it does not come true"
+            news.wait(0.05)
+            news.clear()
+
+    return wait

@@ -17,7 +17,7 @@ from slotwise.live.demands import find_type
 from slotwise.live.engines.protocol import Ended, Lost, Refused, ServerDrained, ServerLost, ServerUp, Started
 from slotwise.live.engines.simulated import SimulatedEngine, exponential
 from slotwise.live.ledger import REFUSALS, Ledger, NewJob
-from slotwise.live.loop import NotReadyError
+from slotwise.live.loop import Loop, NotReadyError
 from slotwise.live.replay import replay
 from slotwise.live.restart import Setup, load
 from slotwise.live.retention import Retention
@@ -33,6 +33,7 @@ SETUP = Setup(
     (JobType(name="one", demand=("1", "0")), JobType(name="all", demand=("4", "0"))),  # type: ignore[arg-type]
     policy="best-fit",
 )
+Until = Callable[[Loop, Callable[[], Any]], None]
 ONE = NewJob("t", "one", {}, {})
 ALL = NewJob("t", "all", {}, {})
 
@@ -270,7 +271,9 @@ def engine() -> SimulatedEngine:
 
 
 @pytest.mark.parametrize("silent", [False, True])
-def test_a_store_that_fails_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: bool) -> None:
+def test_a_store_that_fails_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: bool, until: Until
+) -> None:
     monkeypatch.setattr("slotwise.live.loop.RETRY_SECONDS", 0.01)
     store = Failing(tmp_path / "x.db")
     service = Service(store, engine(), SETUP)
@@ -280,7 +283,7 @@ def test_a_store_that_fails_for_a_while(tmp_path: Path, monkeypatch: pytest.Monk
         later = service.loop.submit([ONE] * 3)
         assert later.result(10) == [4, 5, 6]
         assert service.loop.trouble is None
-        until(lambda: store.counts() == {"done": 6})
+        until(service.loop, lambda: store.counts() == {"done": 6})
     finally:
         service.close()
     again = open_store(store.url)
@@ -299,14 +302,6 @@ def test_not_ready_is_said(tmp_path: Path) -> None:
         service.loop.submit([ONE])
 
 
-def until(condition: Callable[[], Any]) -> None:
-    import time
-
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-
-
 def test_keys_submit_once(tmp_path: Path) -> None:
     service = Service(open_store(f"sqlite:///{tmp_path}/x.db"), engine(), SETUP)
     keyed = ONE._replace(key="k", array=range(3))
@@ -314,6 +309,10 @@ def test_keys_submit_once(tmp_path: Path) -> None:
         first = service.loop.submit([ONE, keyed]).result(10)
         assert service.loop.submit([keyed, ONE]).result(10) == [*first[1:], 5]
         assert service.loop.submit([keyed._replace(tenant="other")]).result(10) == [6, 7, 8]
+        # the same key twice in one request, and with another array than the first time
+        twice = ONE._replace(key="twice")
+        assert service.loop.submit([twice, ONE, twice, keyed]).result(10) == [9, 10, 9, 2, 3, 4]
+        assert service.loop.submit([keyed._replace(array=range(9)), twice]).result(10) == [2, 3, 4, 9]
     finally:
         service.close()
 
@@ -360,20 +359,21 @@ def test_a_version_that_decides_otherwise(tmp_path: Path) -> None:
     store.close()
 
 
-def test_checkpoints_are_kept_and_old_rows_dropped(tmp_path: Path) -> None:
+def test_checkpoints_are_kept_and_old_rows_dropped(tmp_path: Path, until: Until) -> None:
     store: Store = open_store(f"sqlite:///{tmp_path}/x.db")
     service = Service(store, engine(), SETUP, retention=Retention(every=20, journal=0.0, jobs=0.0))
     service.loop.retention._next_trim = float("inf")
     try:
         for _ in range(20):
             service.loop.submit([ONE] * 5).result(10)
-        until(lambda: store.counts().get("done") == 100)
+        until(service.loop, lambda: store.counts().get("done") == 100)
         kept = [seq for seq, *_ in store.checkpoints()]
         assert len(kept) > 2
         service.loop.retention._next_trim = 0.0
         # all behind the newest situation goes; a turn of the loop may have to come first
         until(
-            lambda: service.loop.ask(lambda ledger, now: None).result(10) is None and len(store.checkpoints()) == 1
+            service.loop,
+            lambda: service.loop.ask(lambda ledger, now: None).result(10) is None and len(store.checkpoints()) == 1,
         )
         newest = store.checkpoints()[0][0]
         assert newest >= max(kept)

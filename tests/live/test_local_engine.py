@@ -18,7 +18,8 @@ import pytest
 from slotwise.live.engines.local import LocalEngine
 from slotwise.live.engines.machine import Machine
 from slotwise.live.engines.protocol import Ended, Fact, Lost, ServerUp, Start, Started, Unknown
-from slotwise.live.engines.supervisor import output_path
+from slotwise.live.engines.supervisor.claims import boot
+from slotwise.live.engines.supervisor.outputs import output_path
 
 SERVERS = {"a": ServerUp("a", {"cpu": 2, "memory": 1000})}
 
@@ -173,7 +174,7 @@ def test_a_killed_supervisor(folder: Path) -> None:
 def test_a_claim_without_a_process_is_not_started_again(folder: Path) -> None:
     """A supervisor killed between the claim and the process: it may have run, so it must not run again."""
     folder.mkdir()
-    (folder / "log").write_text("C 1 1\nC 2 1\nP 2 1 999999 123\nE 3 1 0 1.5\nC 4")
+    (folder / "log").write_text(f"B {boot()}\nC 1 1\nC 2 1\nP 2 1 999999 123\nE 3 1 0 1.5\nC 4")
     driver = Driver(folder)
     driver.start(1, "touch", str(folder / "twice"))
     ends = driver.until_ended(2)
@@ -263,7 +264,7 @@ def test_the_log_is_kept_short(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     os.kill(supervisor_of(folder), signal.SIGKILL)
     again = Driver(folder)
     assert isinstance(again.engine.known([(49, 1, "a")])[49, 1], Ended)
-    assert len((folder / "log").read_text().splitlines()) == 1
+    assert [line[0] for line in (folder / "log").read_text().splitlines()] == ["B", "E"]
     again.engine.close()
 
 

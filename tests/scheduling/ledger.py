@@ -1,7 +1,7 @@
 """A bookkeeper beside a scheduler: it hears of events and placements only, and says what must not be.
 
 No capacity exceeded, no started job moved or stopped, no job lost or doubled, each type first come, first served (also after a server's
-failure), and nothing placed on a server that is draining or gone. All sums are exact decimals, computed from the names and sizes that
+failure; not where the policy looks at all that wait), and nothing placed on a server that is draining or gone. All sums are exact decimals, computed from the names and sizes that
 went in.
 """
 
@@ -33,8 +33,8 @@ Vector = tuple[Decimal, ...]
 class Ledger:
     """What must be true of a scheduler after each event."""
 
-    def __init__(self, instance: Instance, *, digits: tuple[int, ...], actual: bool, central: bool = True) -> None:
-        self.instance, self.actual, self.central = instance, actual, central
+    def __init__(self, instance: Instance, *, digits: tuple[int, ...], actual: bool, in_order: bool = True) -> None:
+        self.instance, self.actual, self.in_order = instance, actual, in_order
         self.units = [Decimal(1).scaleb(-d) for d in digits]
         self.capacity = {c.name: c.capacity for c in instance.cluster.servers}
         self.types = {t.name: t for t in instance.types}
@@ -99,7 +99,7 @@ class Ledger:
         job, server = placement
         line = self.queue[self.type_of[job]]
         assert job in line, f"{job} was started but did not wait"
-        if self.central:
+        if self.in_order:
             assert line[0] == job, f"{job} overtook {line[0]} of its own type"
         assert server in self.open, f"{job} was placed on {server}, which takes no jobs"
         line.remove(job)

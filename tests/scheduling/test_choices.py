@@ -1,4 +1,4 @@
-"""Fit policies, decision by decision, against a search over all servers and all heads of line.
+"""Fit policies, decision by decision, against a search over all servers and all waiting jobs.
 
 Where several servers are equally good, any of them is right: the naive search gives the set, the core's choice must be in it.
 """
@@ -60,20 +60,21 @@ class NaiveFit:
         return {s for s, cost in costs.items() if cost <= min(costs.values()) + CLOSE}
 
     def jobs_for(self, server: str, room: Any) -> set[str]:
-        heads = [job for job in self.ledger.heads() if self.ledger.fits(job, room)]
-        if not heads:
+        fitting = [job for job in self.ledger.waiting() if self.ledger.fits(job, room)]
+        if not fitting:
             return set()
         if self.name == "best-fit":
-            value: dict[str, Any] = {job: self.type_size(job) for job in heads}
-            return {job for job in heads if value[job] == max(value.values())}
+            value: dict[str, Any] = {job: self.size(job) for job in fitting}
+            best = [job for job in fitting if value[job] == max(value.values())]
+            return {min(best, key=self.ledger.age.__getitem__)}
         if self.name == "tetris":
-            value = {job: self.dot(job, server, room) for job in heads}
-            return {job for job in heads if value[job] >= max(value.values()) - CLOSE}
-        return {min(heads, key=self.ledger.age.__getitem__)}
+            value = {job: self.dot(job, server, room) for job in fitting}
+            return {job for job in fitting if value[job] >= max(value.values()) - CLOSE}
+        return {min(fitting, key=self.ledger.age.__getitem__)}
 
-    def type_size(self, job: str) -> Any:
+    def size(self, job: str) -> Any:
         """Large first: by the largest share of a resource, then by the sum of shares."""
-        shares = self.shares(self.ledger.types[self.ledger.type_of[job]].demand, self.largest)
+        shares = self.shares(self.ledger.size[job], self.largest)
         return round(max(shares), 9), round(sum(shares), 9)
 
 
@@ -99,7 +100,7 @@ def play(name: str, pack_by: str, seed: int) -> int:
     rng = random.Random(f"{name} {seed}")
     instance = random_instance(rng)
     scheduler = Scheduler(instance.cluster, instance.types, make_policy(name, pack_by=pack_by), seed=seed)
-    ledger = Ledger(instance, digits=scheduler.sizes.digits, actual=pack_by == "actual")
+    ledger = Ledger(instance, digits=scheduler.sizes.digits, actual=pack_by == "actual", in_order=False)
     naive = NaiveFit(name, ledger, lambda server: scheduler._servers[server])
     events, real = Events(rng, instance), 0
     for _ in range(LENGTH):
@@ -127,7 +128,7 @@ def play(name: str, pack_by: str, seed: int) -> int:
                     assert job == min(ledger.heads(), key=ledger.age.__getitem__)
             ledger.place((job, server))
         if refills and filling in (rooms := ledger.all_free()) and name != "fifo":
-            assert not naive.jobs_for(filling, rooms[filling]), f"{filling} has room for a head of line"
+            assert not naive.jobs_for(filling, rooms[filling]), f"{filling} has room for somebody who waits"
     return real
 
 

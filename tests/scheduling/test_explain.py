@@ -300,6 +300,20 @@ def test_requires() -> None:
     assert str(because) == "requires labels that no present server has: type train"
 
 
+def test_a_server_that_swaps() -> None:
+    types = [JobType(name="small", demand=(1,)), JobType(name="large", demand=(3,))]
+    one = Cluster(resources=("cpu",), servers=(ServerClass(name="pool", count=1, capacity=(3,)),))
+    s = Scheduler(one, types, "quickswap")
+    s.submit("a", "small")
+    s.submit("b", "large")  # nobody small waits, so the server swaps for it
+    assert s.submit("c", "small") == []
+    because = why(s.explain("c"))
+    assert (because.reason, because.figures) == (Reason.SWAPS_FIRST, {"server": "pool-0", "type": "large"})
+    because = why(s.explain_server("pool-0"))
+    assert (because.reason, because.figures) == (Reason.SWAPS, {"type": "large", "holding": {"small": 1}})
+    assert [p.job for p in s.complete("a")] == ["b"]
+
+
 def test_gone() -> None:
     s = scheduler()
     s.fail_server("small-0")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from instances import ALL_EVENTS, Events, Instance, perform, random_instance, still_waiting
 from ledger import Ledger
-from variants import VARIANTS, label
+from variants import VARIANTS, label, looks_at_all
 
 from slotwise._kernel import JIT
 from slotwise.errors import InputError
@@ -150,7 +150,8 @@ def test_another_policy_takes_over_while_jobs_run(seed: int) -> None:
 
 def books(instance: Instance, situation: Situation, scheduler: Scheduler, *, actual: bool) -> Ledger:
     """A ledger that begins with a situation."""
-    ledger = Ledger(instance, digits=scheduler.sizes.digits, actual=actual)
+    in_order = not looks_at_all(scheduler.policy)
+    ledger = Ledger(instance, digits=scheduler.sizes.digits, actual=actual, in_order=in_order)
     names, servers = [t.name for t in situation.types], situation.servers
     kinds = [situation.classes[c].name for c in servers.server_class]
     by_status = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from slotwise.scheduling import POLICIES
+from slotwise.scheduling.policy import Policy
 
 VARIANTS: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in POLICIES]
 VARIANTS += [
@@ -28,9 +29,15 @@ VARIANTS += [
         for name in POLICIES
         if name not in ("algorithm1", "m14", "g16", "g16-retention")
     ],
+    ("quickswap", {"threshold": 2}),
     ("myopic-maxweight", {"solver": "dp"}),
     ("myopic-maxweight", {"solver": "approximate"}),
 ]
+
+
+def looks_at_all(policy: Policy) -> bool:
+    """Whether a job may overtake an older one of its own type: those that look at all who wait, by what each really asks for."""
+    return "line" in policy.keeps and policy.actual
 
 
 def label(variant: tuple[str, dict[str, Any]]) -> str:

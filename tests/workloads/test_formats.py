@@ -243,7 +243,7 @@ def test_garbage_is_refused_or_counted_but_never_a_crash(name: str, tmp_path: Pa
 
 
 def test_every_format_is_tested_with_bad_rows() -> None:
-    elsewhere = {"google2011", "google2019", "azure-packing", "kubernetes", "parquet"}
+    elsewhere = {"google2011", "google2019", "azure-packing", "kubernetes", "journal", "parquet"}
     assert set(FORMATS) == set(TABLES) | elsewhere
 
 

@@ -35,7 +35,11 @@ def warm(
     policies = [make_policy(name) for group in names or POLICIES for name in group.split(",")]
     begun = time.monotonic()
     pieces = list(
-        dict.fromkeys(p for policy in policies for p in ahead.pieces_of(policy, ("join", *HOOKS), ahead.DRIVERS))
+        dict.fromkeys(
+            p
+            for policy in policies
+            for p in ahead.pieces_of(policy, ("join", *HOOKS), ahead.DRIVERS, everything=True)
+        )
     )
     new = len(ahead.missing(pieces))
     with shown():

@@ -1,7 +1,7 @@
 """Which type a job joins that comes with a demand only: the one that covers it with the least waste, or a new one.
 
 New types lie on a coarse grid (1, 1.5, 2, 3, 4, 6, 8, ...), so that there are few of them, and are cut down to the largest server that would
-still hold the job. Where there are too many types already, whole servers are the types: one for each class at most.
+still hold the job. How many there may be, and which go again, is the business of `typebook`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from slotwise.errors import InputError
 from slotwise.model import Cluster, JobType
 from slotwise.model.labels import matches
 
-MAX_TYPES = 48
 Requires = Mapping[str, Sequence[str]]
 
 
@@ -58,14 +57,21 @@ def find_type(
     if covering:
         return Fitting(min(covering, key=lambda one: waste(one.demand, demand, scale)), made=False)
     largest = min(holds, key=lambda server: waste(server.capacity, demand, scale)).capacity
-    if len(types) < MAX_TYPES:
-        size = tuple(min(round_up(amount), most) for amount, most in zip(demand, largest, strict=True))
-    else:
-        size = largest
+    size = tuple(min(round_up(amount), most) for amount, most in zip(demand, largest, strict=True))
+    return Fitting(named(size, wanted, cluster), made=True)
+
+
+def named(size: Sequence[Decimal], requires: Requires, cluster: Cluster) -> JobType:
+    """A type of this size; its name tells it."""
     if not any(size):
-        size = smallest(cluster, size)
-    name = name_of(cluster.resources, size, wanted)
-    return Fitting(JobType.model_validate({"name": name, "demand": size, "requires": wanted}), made=True)
+        size = smallest(cluster, tuple(size))
+    name = name_of(cluster.resources, size, requires)
+    return JobType.model_validate({"name": name, "demand": tuple(size), "requires": dict(requires)})
+
+
+def sorted_requires(requires: Requires) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Requirements as a key: equal where they mean the same."""
+    return tuple(sorted((key, tuple(sorted(set(values)))) for key, values in requires.items()))
 
 
 def covers(size: Sequence[Decimal], demand: Sequence[Decimal]) -> bool:
@@ -75,7 +81,7 @@ def covers(size: Sequence[Decimal], demand: Sequence[Decimal]) -> bool:
 
 def same(one: Any, other: Any) -> bool:
     """Whether requirements are the same: a type with fewer could be placed where the job may not run."""
-    return {key: set(values) for key, values in one.items()} == {key: set(values) for key, values in other.items()}
+    return sorted_requires(one) == sorted_requires(other)
 
 
 def waste(size: Sequence[Decimal], demand: Sequence[Decimal], scale: Sequence[Decimal]) -> Decimal:

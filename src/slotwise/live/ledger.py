@@ -6,7 +6,6 @@ asked or raises an InputError and does nothing. The loop takes both away with `t
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,9 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from slotwise.errors import InputError
-from slotwise.live.demands import find_type
 from slotwise.live.engines.protocol import Ended, Lost, Refused, ServerDrained, ServerLost, ServerUp, Started
-from slotwise.live.replay import changed, encode
+from slotwise.live.replay import as_json, changed, encode
 from slotwise.live.store.records import (
     CANCELLED,
     DONE,
@@ -27,9 +25,9 @@ from slotwise.live.store.records import (
     WAITING,
     Batch,
     Entry,
-    Job,
     Server,
 )
+from slotwise.live.typebook import TypeBook
 from slotwise.model import JobType, ServerClass
 from slotwise.scheduling import Scheduler
 from slotwise.scheduling.events import (
@@ -78,9 +76,14 @@ class Live:
 
     server: str
     attempt: int
+    placed: float
     state: str = PLACED
     on_loss: str = "fail"
     stop_asked: bool = False
+
+    def when(self, told: float | None, now: float) -> float:
+        """The time that an engine tells, by its own clock: not before the placement, and not in the future."""
+        return now if told is None else min(now, max(self.placed, told))
 
 
 @dataclass
@@ -101,10 +104,11 @@ class Ledger:
         self.live: dict[int, Live] = {}
         self.servers: dict[str, Server] = {}
         self.batch, self.effects = Batch(), Effects()
-        self.keys: dict[tuple[str, str], int] = {}
-        """idempotency keys of this batch; older ones are in the store"""
+        self.keys: dict[tuple[str, str], range] = {}
+        """the jobs of idempotency keys of this batch; older ones are in the store"""
         self.lies: Counter[str] = Counter()
         """what engines said that cannot be, by kind"""
+        self.types = TypeBook()
         self.fault: str | None = None
         """the last thing that the policy did wrong"""
         self._refusals: Counter[str] = Counter()
@@ -122,34 +126,35 @@ class Ledger:
 
     def submit(self, jobs: Sequence[NewJob], now: float) -> list[int]:
         """New jobs, all or none; their numbers. An array is numbered in the order of its indices, and is named by its first job."""
-        known: dict[str, tuple[str, dict[str, str] | None]] = {}
-        types = []
-        for job in jobs:
-            wish = f"{job.type} {job.needs} {job.requires}"
-            if wish not in known:
-                known[wish] = self._type_for(job, now)
-            types.append(known[wish])
+        types = self._types_for(jobs, now)
         specs: dict[str, int] = {}
-        numbers: list[int] = []
-        for job, (name, demand) in zip(jobs, types, strict=True):
+        texts: dict[tuple[Any, float | None], tuple[str, str]] = {}
+        begun = self.next_job
+        for job in jobs:
+            wish = wish_of(job)
+            name, demand = types[wish]
             spec = specs.get(job.body)
             if spec is None:
                 spec = specs[job.body] = self.next_spec
                 self.next_spec += 1
                 self.batch.specs.append((spec, job.body))
+            text = texts.get((wish, job.duration))
+            if text is None:  # the same for all but the number: there may be 10,000 of them
+                before, _, after = encode(Submit(0, name, now, demand, job.duration)).partition('"job":0')
+                text = texts[wish, job.duration] = f'{before}"job":', after
             first = self.next_job
             for index in [None] if job.array is None else job.array:
                 number = self.next_job
                 self.next_job += 1
-                self.batch.add_job(
-                    Job(number, job.tenant, name, job.name, WAITING, None, 0, None, None, 0, now, None, None, None,
-                        None if index is None else first, index, job.key if number == first else None, spec)
-                )  # fmt: skip
-                self._apply(Submit(number, name, now, demand, job.duration))
-                numbers.append(number)
+                self.batch.jobs[number] = [
+                    number, job.tenant, name, job.name, WAITING, None, 0, None, None, 0, now, None, None, None,
+                    None if index is None else first, index, job.key if number == first else None, spec,
+                ]  # fmt: skip
+                outcome = self.core.apply(Submit(number, name, now, demand, job.duration))
+                self._write(f"{text[0]}{number}{text[1]}", outcome, now)
             if job.key is not None:
-                self.keys[job.tenant, job.key] = first
-        return numbers
+                self.keys[job.tenant, job.key] = range(first, self.next_job)
+        return list(range(begun, self.next_job))
 
     def cancel(self, number: int, now: float) -> None:
         """Withdraw a waiting job."""
@@ -207,17 +212,32 @@ class Ledger:
         options: Mapping[str, Any] | None = None,
     ) -> None:
         """Other types, server classes or another policy, while jobs run."""
-        row: dict[str, Any] = {"event": "change", "now": now}
+        row: dict[str, Any] = {}
         if types is not None:
-            row["types"] = [one.model_dump(mode="json", exclude_defaults=True) for one in types]
+            row["types"] = as_rows(types)
         if classes is not None:
-            row["classes"] = [one.model_dump(mode="json", exclude_defaults=True) for one in classes]
+            row["classes"] = as_rows(classes)
         if policy is not None:
             row["policy"] = policy
         if options is not None:
             row["options"] = dict(options)
+        self._change(now, row)
+        if types is not None:
+            self.types.name(types)
+
+    def retire_types(self, now: float) -> None:
+        """Types that were made for a demand and that nobody has used for long go."""
+        left = self.types.without_unused(self.core.types, self._types_in_use, now)
+        if left is not None:
+            log.info("%d types were not used for long and go", len(self.core.types) - len(left))
+            self._change(now, {"types": as_rows(left)})
+
+    def _change(self, now: float, what: dict[str, Any]) -> None:
+        row = {"event": "change", "now": now, **what}
         self.core = changed(self.core, row)
-        self._write(encode(row), self.core.opening, now)
+        if "policy" in what:
+            self.fault = None  # it was the other one's
+        self._write(encode({**row, "made": self.types.made}), self.core.opening, now)
 
     def begin_epoch(self, why: dict[str, Any], opening: Sequence[Placement], now: float) -> None:
         """The core was made anew from recorded facts, and this is what it starts at once."""
@@ -236,7 +256,7 @@ class Ledger:
             live.state = RUNNING
             self._refusals.pop(live.server, None)
             self._note({"event": "started", "job": fact.job, "attempt": fact.attempt, "now": now}, now)
-            self.batch.change(fact.job, state=RUNNING, started=now)
+            self.batch.change(fact.job, state=RUNNING, started=live.when(fact.at, now))
 
     def ended(self, fact: Ended, now: float) -> None:
         """An attempt has ended."""
@@ -256,7 +276,7 @@ class Ledger:
         note: dict[str, Any] = {"state": state, "exit_code": fact.exit_code}
         columns: dict[str, Any] = {"state": state, "exit_code": fact.exit_code, "ended": now}
         if live.state == PLACED:  # so short that its start was not told
-            columns["started"] = now
+            columns["started"] = live.when(fact.started, now)
         if fact.reason:
             note["reason"] = columns["reason"] = fact.reason
         event = Stop(fact.job, now, live.attempt) if stopped else Complete(fact.job, now, live.attempt)
@@ -332,20 +352,13 @@ class Ledger:
             log.error("the policy failed: %s", self.fault)
         self.seq += 1
         placements = outcome.placements
-        self.batch.entries.append(
-            Entry(
-                self.seq,
-                now,
-                event,
-                json.dumps(placements, separators=(",", ":")) if placements else "[]",
-                json.dumps(note, separators=(",", ":")) if note else None,
-            )
-        )
+        decided = as_json(placements) if placements else "[]"
+        self.batch.entries.append(Entry(self.seq, now, event, decided, as_json(note) if note else None))
         for job in outcome.requeued:
             self.live.pop(job, None)  # type: ignore[call-overload]
             self.batch.change(job, state=WAITING, server=None, placed=None, started=None)  # type: ignore[arg-type]
         for placement in placements:
-            self.live[placement.job] = Live(placement.server, placement.attempt)  # type: ignore[index, arg-type]
+            self.live[placement.job] = Live(placement.server, placement.attempt, now)  # type: ignore[index, arg-type]
             self.batch.change(
                 placement.job,  # type: ignore[arg-type]
                 state=PLACED,
@@ -377,37 +390,51 @@ class Ledger:
             return None
         return live
 
-    def _type_for(self, job: NewJob, now: float) -> tuple[str, dict[str, str] | None]:
-        """The type of a new job, and its own demand where that is less."""
-        if job.type is None:
-            found = find_type(job.needs, job.requires, self.core.cluster, self.core.types)
-            if found.made:
-                self.change(now, types=[*self.core.types, found.type])
-            name = found.type.name
-        else:
-            if job.type not in {one.name for one in self.core.types}:
-                raise InputError(
-                    f"no type is called {job.type!r}",
-                    where="type",
-                    remedy=f"use one of: {', '.join(one.name for one in self.core.types)}; or give needs",
-                )
-            if job.requires:
-                raise InputError("are given beside a type", where="requires", remedy="give needs instead of a type")
-            name = job.type
-        if not job.needs:
-            return name, None
-        demand = {resource: repr(amount) for resource, amount in job.needs.items()}
-        size = dict(
-            zip(self.core.cluster.resources, next(t for t in self.core.types if t.name == name).demand, strict=True)
-        )
-        for resource, amount in job.needs.items():
-            if resource not in size or amount > float(size[resource]):
-                raise InputError(
-                    f"asks for {amount:g} of {resource}",
-                    where="needs",
-                    remedy=f"type {name!r} has {size.get(resource, 'none')}; ask for at most that, or give no type",
-                )
-        return name, demand
+    def _types_for(self, jobs: Sequence[NewJob], now: float) -> dict[Any, tuple[str, dict[str, str] | None]]:
+        """For each wish the type, which may be new, and the job's own demand where that is less."""
+        wishes = {wish_of(job): job for job in jobs}
+        if self.core.policy.needs_durations and any(job.duration is None for job in jobs):
+            raise InputError(
+                "is missing",
+                where="duration",
+                remedy=f"policy {self.core.policy.label} needs to know it for every job",
+            )
+        names = {wish: self._named_type(job, now) for wish, job in wishes.items() if job.type is not None}
+        free = {wish: job for wish, job in wishes.items() if job.type is None}
+        if free:
+            found, types = self.types.assign(
+                [(job.needs, job.requires) for job in free.values()], self.core.cluster, self.core.types,
+                self._types_in_use, now,
+            )  # fmt: skip
+            if types is not None:
+                self._change(now, {"types": as_rows(types)})
+            names |= dict(zip(free, found, strict=True))
+        sizes = {
+            one.name: dict(zip(self.core.cluster.resources, one.demand, strict=True)) for one in self.core.types
+        }
+        return {
+            wish: (names[wish], own_demand(job.needs, names[wish], sizes[names[wish]]))
+            for wish, job in wishes.items()
+        }
+
+    def _named_type(self, job: NewJob, now: float) -> str:
+        """The type that a job names."""
+        known = {one.name for one in self.core.types}
+        if job.type not in known:
+            raise InputError(
+                f"no type is called {job.type!r}",
+                where="type",
+                remedy=f"use one of: {', '.join(one.name for one in self.core.types)}; or give needs",
+            )
+        if job.requires:
+            raise InputError("are given beside a type", where="requires", remedy="give needs instead of a type")
+        self.types.use(job.type, now)
+        return job.type
+
+    def _types_in_use(self) -> set[str]:
+        """Types of which jobs wait or run."""
+        situation = self.core.situation()
+        return {situation.types[at].name for at in {*situation.waiting.type, *situation.running.type}}
 
     def _class_for(self, fact: ServerUp, now: float) -> str:
         """The class of a server: the one that its engine names, one that is alike, or a new one."""
@@ -424,7 +451,7 @@ class Ledger:
         new = ServerClass.model_validate(
             {"name": name, "count": 0, "capacity": [str(x) for x in capacity], "labels": dict(fact.labels)}
         )
-        self.change(now, classes=[*self.core.cluster.servers, new])
+        self._change(now, {"classes": as_rows([*self.core.cluster.servers, new])})
         return name
 
     def _server(self, name: str) -> Server:
@@ -436,3 +463,25 @@ class Ledger:
     def _put(self, server: Server) -> None:
         self.servers[server.name] = server
         self.batch.put_server(server)
+
+
+def as_rows(parts: Sequence[JobType | ServerClass]) -> list[dict[str, Any]]:
+    """Types or classes as the journal keeps them."""
+    return [one.model_dump(mode="json", exclude_defaults=True) for one in parts]
+
+
+def wish_of(job: NewJob) -> Any:
+    """A key: jobs with equal ones are of one type and ask for the same."""
+    return f"{job.type} {job.needs} {job.requires}" if job.needs or job.requires else job.type
+
+
+def own_demand(needs: Mapping[str, float], name: str, size: Mapping[str, Any]) -> dict[str, str] | None:
+    """What a job asks for itself, as the core wants it; None where that is what its type does."""
+    for resource, amount in needs.items():
+        if resource not in size or amount > float(size[resource]):
+            raise InputError(
+                f"asks for {amount:g} of {resource}",
+                where="needs",
+                remedy=f"type {name!r} has {size.get(resource, 'none')}; ask for at most that, or give no type",
+            )
+    return {resource: repr(amount) for resource, amount in needs.items()} or None

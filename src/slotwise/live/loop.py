@@ -30,13 +30,14 @@ from slotwise.live.engines.protocol import (
 from slotwise.live.inbox import Inbox, Request
 from slotwise.live.ledger import Effects, Ledger, NewJob
 from slotwise.live.retention import Retention
-from slotwise.live.spec import plain
+from slotwise.live.spec import MAX_ARRAY, plain
 from slotwise.live.store.protocol import Store
 from slotwise.live.store.records import (
     WAITING,
     Batch,
     FencedError,
     Job,
+    Query,
     StoreBrokenError,
     StoreError,
 )
@@ -46,6 +47,8 @@ MOST_AT_ONCE = 2_000
 """items of one transaction"""
 INBOX_LIMIT = 100_000
 RETRY_SECONDS = 0.5
+LOOK_SECONDS = 3600.0
+"""how often types that nobody uses are looked for"""
 NOT_NOW = "the store cannot be written"
 
 
@@ -79,6 +82,7 @@ class Loop:
         self._chance = random.Random(seed)
         self._items: Sequence[Request | Fact] = ()
         self._next_tick = float("inf")
+        self._next_look = self.clock.now() + LOOK_SECONDS
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="slotwise-loop", daemon=True)
         self.ended = threading.Event()
@@ -108,23 +112,42 @@ class Loop:
         """Submit jobs; a job with a key that is known already is not submitted again, and its number is given."""
 
         def act(ledger: Ledger, now: float) -> list[int]:
-            known = [self._by_key(ledger, job) for job in jobs]
-            if not any(known):
+            if not any(job.key for job in jobs):
                 return ledger.submit(jobs, now)
-            fresh = iter(ledger.submit([job for job, old in zip(jobs, known, strict=True) if old is None], now))
-            return [number for job, old in zip(jobs, known, strict=True)
-                    for number in (old or [next(fresh) for _ in range(len(job.array or [0]))])]  # fmt: skip
+            found = {self._key(job): self._by_key(ledger, job) for job in jobs if job.key is not None}
+            first = {self._key(job): at for at, job in reversed(list(enumerate(jobs))) if job.key is not None}
+            fresh = [
+                job for at, job in enumerate(jobs)
+                if job.key is None or (found[self._key(job)] is None and first[self._key(job)] == at)
+            ]  # fmt: skip
+            made = iter(ledger.submit(fresh, now))
+            numbers: list[int] = []
+            for job in jobs:
+                known = found[self._key(job)] if job.key is not None else None
+                if known is None:
+                    known = [next(made) for _ in range(len(job.array or [0]))]
+                    if job.key is not None:
+                        found[self._key(job)] = known
+                numbers += known
+            return numbers
 
         return self.ask(act, sum(len(job.array or [0]) for job in jobs))
 
-    def _by_key(self, ledger: Ledger, job: NewJob) -> list[int] | None:
+    @staticmethod
+    def _key(job: NewJob) -> tuple[str, str]:
+        return job.tenant, job.key or ""
+
+    def _by_key(self, ledger: Ledger, job: NewJob) -> Sequence[int] | None:
+        """The jobs that were submitted with this key."""
         if job.key is None:
             return None
-        found = ledger.keys.get((job.tenant, job.key))
-        if found is None:
-            kept = self.store.job_by_key(job.tenant, job.key)
-            found = None if kept is None else kept.id
-        return None if found is None else list(range(found, found + len(job.array or [0])))
+        found = ledger.keys.get(self._key(job))
+        if found is not None:
+            return found
+        kept = self.store.job_by_key(job.tenant, job.key)
+        if kept is None or kept.array_id is None:
+            return None if kept is None else [kept.id]
+        return [one.id for one in self.store.jobs(Query(array_id=kept.id, limit=MAX_ARRAY, ascending=True))]
 
     # -- the loop -----------------------------------------------------------------------------------------------
 
@@ -159,6 +182,9 @@ class Loop:
         if now >= self._next_tick:
             ledger.tick(now)
             self._plan_tick(now)
+        if now >= self._next_look:
+            self._next_look = now + LOOK_SECONDS
+            ledger.retire_types(now)
         for item in items:
             if isinstance(item, Request):
                 before = ledger.seq
@@ -179,6 +205,7 @@ class Loop:
             self._commit(batch)
             metrics.COMMIT.observe(time.perf_counter() - applied)
             metrics.BATCH.observe(len(batch.entries))
+            metrics.count(batch)
             metrics.DECISION.observe((applied - began) / max(1, len(batch.entries)))
         for future, result in answers:
             if isinstance(result, Exception):
@@ -253,7 +280,6 @@ class Loop:
             ledger.lies["impossible"] += 1
             log.warning("the engine tells what cannot be: %s: %s", fact, error)
         if ledger.lies.total() > lies:
-            metrics.LIES.inc()
             self._compare(fact)
 
     def _compare(self, fact: Fact) -> None:

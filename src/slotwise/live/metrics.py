@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter as Counts
+from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from slotwise.live.ledger import AWAY, DRAINING, UP, Ledger
+from slotwise.live.store.records import Batch
+from slotwise.scheduling.figures import Moment
 
 REGISTRY = CollectorRegistry()
 SHORT = (1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 5e-2, 0.1, 1.0)
@@ -21,9 +26,21 @@ BATCH = Histogram(
     registry=REGISTRY,
 )
 WAIT = Histogram("slotwise_wait_seconds", "From submission to placement", ["type"], buckets=LONG, registry=REGISTRY)
-LIES = Counter("slotwise_unexpected_facts", "Facts of engines that could not be", registry=REGISTRY)
+ENDED = Counter("slotwise_jobs_ended", "Jobs that have ended since the start", ["state"], registry=REGISTRY)
+UNEXPECTED = Gauge(
+    "slotwise_unexpected_facts", "Facts of engines that could not be, since the start", ["kind"], registry=REGISTRY
+)
 WAITING = Gauge("slotwise_waiting_jobs", "Jobs that wait", ["type"], registry=REGISTRY)
-LIVE = Gauge("slotwise_running_jobs", "Jobs that are placed or run", registry=REGISTRY)
+RUNNING = Gauge("slotwise_running_jobs", "Jobs that are placed or run", ["type"], registry=REGISTRY)
+LIVE = Gauge("slotwise_live_jobs", "Jobs that are placed or run, of all types", registry=REGISTRY)
+HEADROOM = Gauge(
+    "slotwise_headroom_jobs", "More jobs of this type alone that would fit now", ["type"], registry=REGISTRY
+)
+CAPACITY = Gauge("slotwise_capacity", "What all servers that are there have", ["resource"], registry=REGISTRY)
+USED = Gauge(
+    "slotwise_used", "What running jobs hold, by the sizes of their types", ["resource"], registry=REGISTRY
+)
+TURNING = Gauge("slotwise_turning_servers", "Servers that turn to another mix of jobs", registry=REGISTRY)
 SERVERS = Gauge("slotwise_servers", "Servers", ["status"], registry=REGISTRY)
 FAULT = Gauge("slotwise_policy_fault", "1: the policy has failed since the start", registry=REGISTRY)
 INBOX = Gauge("slotwise_inbox", "Requests and facts that wait for the loop", registry=REGISTRY)
@@ -31,13 +48,36 @@ ROWS = Gauge("slotwise_journal_rows", "Rows of the journal since the beginning",
 READY = Gauge("slotwise_ready", "1: the service takes requests", registry=REGISTRY)
 
 
-def measure(ledger: Any, _now: float) -> None:
-    """What is looked at when somebody asks; in the loop, which owns it."""
+def measure(ledger: Ledger, _now: float) -> Callable[[], None]:
+    """What is looked at when somebody asks: copied in the loop, which owns it, and worked out by who asked, so that nobody waits for it."""
     core = ledger.core
-    for name, count in core.waiting.items():
-        WAITING.labels(name).set(count)
-    LIVE.set(len(ledger.live))
-    ROWS.set(ledger.seq)
-    for status in ("up", "draining", "lost"):
-        SERVERS.labels(status).set(sum(server.status == status for server in ledger.servers.values()))
-    FAULT.set(ledger.fault is not None)
+    waiting, live, rows, fault = core.waiting, len(ledger.live), ledger.seq, ledger.fault is not None
+    servers, lies, moment = list(ledger.servers.values()), dict(ledger.lies), Moment.of(core)
+
+    def show() -> None:
+        figures = moment.figures()
+        for gauge, values in (
+            (WAITING, waiting),
+            (RUNNING, figures.running),
+            (HEADROOM, figures.room),
+            (CAPACITY, figures.capacity),
+            (USED, figures.used),
+            (SERVERS, dict.fromkeys((UP, DRAINING, AWAY), 0) | Counts(server.status for server in servers)),
+            (UNEXPECTED, lies),
+        ):
+            gauge.clear()  # types come and go
+            for name, value in values.items():
+                gauge.labels(name).set(value)
+        LIVE.set(live)
+        ROWS.set(rows)
+        TURNING.set(moment.turning)
+        FAULT.set(fault)
+
+    return show
+
+
+def count(batch: Batch) -> None:
+    """Jobs that ended with a batch, once it is durable."""
+    for columns in batch.changes.values():
+        if "ended" in columns:
+            ENDED.labels(columns["state"]).inc()

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from slotwise.errors import InputError
+from slotwise.errors import InputError, SlotwiseError
 from slotwise.live.store.protocol import Store
 from slotwise.live.store.records import Checkpoint, Entry
 from slotwise.model import JobType, ServerClass
@@ -18,6 +18,7 @@ OWN = ("started", "stop-asked", "epoch")
 """rows of the service that decide nothing"""
 EPOCH = '{"event":"epoch"'
 """how a row begins after which the core goes on from the situation that is kept there"""
+CHANGE = '{"event":"change"'
 PIECE = 10_000
 
 
@@ -40,10 +41,12 @@ class Replayed(NamedTuple):
     differences: list[Difference]
 
 
+as_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+
+
 def encode(row: Event | dict[str, Any]) -> str:
     """An event, or a row of the service's own, as the journal keeps it."""
-    values = row if isinstance(row, dict) else as_dict(row)
-    return json.dumps(values, separators=(",", ":"), ensure_ascii=False)
+    return as_json(row if isinstance(row, dict) else as_dict(row))
 
 
 def changed(core: Scheduler, row: dict[str, Any]) -> Scheduler:
@@ -74,9 +77,9 @@ def step(core: Scheduler, entry: Entry) -> tuple[Scheduler, Outcome | None]:
             return core, core.opening
         if kind in OWN:
             return core, None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, SlotwiseError) as error:
         raise InputError(
-            f"is damaged: {error}", where=f"row {entry.seq} of the journal", remedy="restore a backup"
+            f"cannot be: {error}", where=f"row {entry.seq} of the journal", remedy="restore a backup"
         ) from None
     raise InputError(
         f"has the unknown event {kind!r}",

@@ -13,7 +13,7 @@ from slotwise.live.engines.protocol import Engine, ServerUp, Unknown
 from slotwise.live.epoch import go_on_from_facts
 from slotwise.live.ledger import AWAY, BY_ENGINE, Effects, Ledger, Live
 from slotwise.live.loop import Loop
-from slotwise.live.replay import Difference, core_of, difference, rows, step
+from slotwise.live.replay import CHANGE, Difference, core_of, difference, rows, step
 from slotwise.live.store.protocol import Store
 from slotwise.live.store.records import PLACED, RUNNING, Query
 from slotwise.model import Cluster, JobType
@@ -82,9 +82,12 @@ def load(store: Store, setup: Setup) -> tuple[Ledger, dict[str, Any]]:
         return Ledger(setup.core()), {}
     body = json.loads(checkpoint.body)
     core, seq, diverged = core_of(checkpoint), checkpoint.seq, None
+    made: dict[str, float] = body.get("made", {})
     for entry in rows(store, checkpoint.seq):
         core, outcome = step(core, entry)
         seq = entry.seq
+        if entry.event.startswith(CHANGE):
+            made = json.loads(entry.event).get("made", made)
         if outcome is not None:
             diverged = difference(entry, outcome)
             if diverged is not None:
@@ -97,11 +100,14 @@ def load(store: Store, setup: Setup) -> tuple[Ledger, dict[str, Any]]:
     ledger = Ledger(
         core, seq=seq, next_job=max(next_job, body["next_job"]), next_spec=max(next_spec, body["next_spec"])
     )
+    ledger.types.made = made
     ledger.servers = {server.name: server for server in store.servers()}
     after = None
     while page := store.jobs(Query(states=(PLACED, RUNNING), after=after, limit=PAGE, ascending=True)):
         for job in page:
-            ledger.live[job.id] = Live(job.server or "", job.attempt, job.state, stop_asked=bool(job.stop_asked))
+            ledger.live[job.id] = Live(
+                job.server or "", job.attempt, job.placed or 0.0, job.state, stop_asked=bool(job.stop_asked)
+            )
         after = page[-1].id
     if diverged is not None:
         ledger.begin_epoch(diverged_at(diverged), opening, core.now)

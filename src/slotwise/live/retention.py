@@ -61,6 +61,7 @@ class Retention:
             "situation": ledger.core.situation().to_dict(),
             "next_job": ledger.next_job,
             "next_spec": ledger.next_spec,
+            "made": ledger.types.made,
             "settings": self.settings,
         }
         self.kept_at = ledger.seq

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import socket
 import tomllib
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
 
 from slotwise.errors import InputError
 from slotwise.live.engines.local import LocalEngine
@@ -27,18 +30,20 @@ class Ready(NamedTuple):
 
 
 def read_cluster(source: str) -> Scenario:
-    """A cluster file is a scenario that need not say what arrives, since that is seen."""
-    filled = []
+    """A cluster file is a scenario that need not say what arrives, since that is seen, nor which types there are, since they are made."""
     try:
-        tables = tomllib.loads(Path(source).read_text("utf-8"))
+        tables = tomllib.loads(Path(source).read_text("utf-8"), parse_float=Decimal)
     except (OSError, ValueError):
-        tables = {}  # a shipped name; or a mistake, which is told below
+        return load_scenario(source)  # a shipped name; or a mistake, which is told there
+    filled: dict[str, Any] = {} if "run" in tables else {"run.events": 1000}
     types = tables.get("types")
     for at, one in enumerate(types if isinstance(types, list) else []):
         if isinstance(one, dict) and "rate" not in one:
-            filled.append(f"types.{at}.rate=1")
-    if "run" not in tables:
-        filled.append("run.events=1000")
+            filled[f"types.{at}.rate"] = 1
+    if not types and "workload" not in tables:
+        with suppress(ValidationError):  # a mistake in the cluster, which is told below
+            first = smallest_type(Cluster.model_validate(tables.get("cluster")))
+            filled["types"] = [{"name": first.name, "demand": list(first.demand), "rate": 1}]
     return load_scenario(source, filled)
 
 

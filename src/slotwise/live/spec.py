@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_vali
 from slotwise.errors import InputError
 
 MAX_ARRAY = 100_000
+NOT_KEPT = {"key", "array", "name"}
+"""of a submission: these stand in the job's own row"""
 Text = Annotated[str, StringConstraints(max_length=131_072, pattern=r"^[^\x00]*$")]
 Short = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Amount = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
@@ -25,15 +27,21 @@ class JobSpec(BaseModel):
         min_length=1, max_length=10_000, description="the command and its arguments; no shell"
     )
     type: Short | None = Field(None, description="the job type, where the cluster has types; otherwise by `needs`")
-    needs: dict[Short, Amount] = Field({}, description="how much of each resource, such as {cpu: 2, memory: 4000}")
-    env: dict[Short, Text] = Field({}, max_length=1000, description="environment variables")
+    needs: dict[Short, Amount] = Field(
+        default_factory=dict, description="how much of each resource, such as {cpu: 2, memory: 4000}"
+    )
+    env: dict[Short, Text] = Field(default_factory=dict, max_length=1000, description="environment variables")
     cwd: Text | None = Field(None, description="the working directory; by default the home of the service's user")
     name: Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] = Field(
         "", description="for people; need not be unique"
     )
-    labels: dict[Short, Short] = Field({}, max_length=100, description="for people and programs; kept, not used")
+    labels: dict[Short, Short] = Field(
+        default_factory=dict, max_length=100, description="for people and programs; kept, not used"
+    )
     requires: dict[Short, tuple[Short, ...]] = Field(
-        {}, max_length=100, description="labels that the server must have, each with the values that will do"
+        default_factory=dict,
+        max_length=100,
+        description="labels that the server must have, each with the values that will do",
     )
     key: Short | None = Field(
         None, description="idempotency key: a second submission with the same key gives the first one's job"
@@ -76,8 +84,7 @@ class JobSpec(BaseModel):
 
     def body(self) -> str:
         """What is kept of it for the engine, as JSON."""
-        kept = self.model_dump(mode="json", exclude_defaults=True, exclude={"key", "array", "name"})
-        return json.dumps(kept, separators=(",", ":"), ensure_ascii=False)
+        return self.model_dump_json(exclude_unset=True, exclude=NOT_KEPT)
 
 
 def indices(array: str) -> range:

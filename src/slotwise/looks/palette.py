@@ -51,7 +51,8 @@ STYLES: dict[str, Style] = {
     "myopic-maxweight": Style("myopic-maxweight", ORANGE, "X", DASHDOT),
     "vqs": Style("vqs (reconstruction)", GREEN, "8", DASHED),
     "vqs-bf": Style("vqs-bf (reconstruction)", GREEN, "H", DASHDOT),
-    "easy-backfill": Style("easy-backfill (clairvoyant)", BLACK, "1", DASHDOT),
+    "easy-backfill": Style("easy-backfill (knows durations)", BLACK, "1", DASHDOT),
+    "quickswap": Style("quickswap", PURPLE, "D", DASHDOT),
     "lower-bound": Style("lower bound (no policy can be below)", BLACK, "", DOTTED),
 }
 """The one place where a policy gets its looks."""

@@ -134,7 +134,7 @@ def _policy(
     present = np.array([status == "present" for status in servers.status], np.bool_)
     names = Names([t.name for t in types], range(len(types)), cluster.resources, servers.name, numbers)
     return PolicyState(
-        name=policy.label,
+        name=policy.called,
         options=options_of(policy),
         random=list(chance.words(store.state)),
         mode=np.where(present, store.arrays["servers"][numbers, MODE], 0).tolist(),

@@ -99,6 +99,23 @@ def _covered(s: State, j: int, need: NDArray[np.int64]) -> bool:
 
 
 @kernel
+def most_without(s: State, server: int, most: NDArray[np.int64]) -> None:
+    """Write the largest free amount of each resource over all servers but this one (-1: over all) into `most`."""
+    nodes = tree(s)
+    if server < 0:
+        for r in range(s.n_resources):
+            most[r] = nodes[1, r]
+        return
+    for r in range(s.n_resources):
+        most[r] = CLOSED
+    node = s.n_tree + server
+    while node > 1:
+        for r in range(s.n_resources):
+            most[r] = max(most[r], nodes[node ^ 1, r])
+        node //= 2
+
+
+@kernel
 def first_fit(s: State, need: NDArray[np.int64], start: int) -> int:
     """The lowest-numbered server from `start` on whose free room covers the need, -1 where there is none."""
     nodes, types, half = tree(s), tree_types(s), s.n_tree

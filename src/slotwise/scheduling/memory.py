@@ -55,6 +55,16 @@ if JIT:
         return types.int64(types.int64), generate
 
     @intrinsic  # type: ignore[untyped-decorator]
+    def highest_bit(context: Any, word: Any) -> Any:
+        """The position of the highest set bit of a word above zero."""
+
+        def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            zeros = builder.ctlz(arguments[0], target.get_constant(types.boolean, True))
+            return builder.sub(target.get_constant(types.int64, 63), zeros)
+
+        return types.int64(types.int64), generate
+
+    @intrinsic  # type: ignore[untyped-decorator]
     def prefetch(context: Any, address: Any) -> Any:
         """Bring the cache line at an address near, to be written soon; nobody waits for it."""
 
@@ -146,6 +156,10 @@ else:
         """The position of the lowest set bit of a word that is not zero."""
         word = int(word)
         return (word & -word).bit_length() - 1
+
+    def highest_bit(word: int) -> int:
+        """The position of the highest set bit of a word above zero."""
+        return int(word).bit_length() - 1
 
     def prefetch(address: int) -> None:
         """Nothing is gained by it here."""

@@ -1,4 +1,4 @@
-"""How jobs come to servers and leave them: `start`, which is all that a policy may do, and what the driver does besides.
+"""How jobs come to servers and leave them: `start` and `start_job`, which are all that a policy may do, and what the driver does besides.
 
 A policy has no move that would end, stop or move a started job.
 """
@@ -19,6 +19,7 @@ from slotwise.scheduling.state import (
     SERVER,
     STATUS,
     TYPE,
+    WAITING,
     State,
     allowed,
     chains,
@@ -62,6 +63,24 @@ def start(s: State, j: int, server: int) -> int:
         _occupy(s, i, j, server)
         return int(i)
     return -1
+
+
+@kernel
+def start_job(s: State, i: int, server: int) -> int:
+    """Start waiting job i, wherever in its queue it stands, on the server; for the rest as `start`."""
+    if not 0 <= server < s.max_servers or servers(s)[server, STATUS] != PRESENT:
+        s.failed = NOT_THERE
+        return -1
+    if not 0 <= i < s.max_jobs or jobs(s)[i, SERVER] != WAITING:
+        s.failed = NOBODY_WAITS
+        return -1
+    i, server = natural(i), natural(server)
+    j = natural(jobs(s)[i, TYPE])
+    if not _has_room(s, i, j, server):
+        s.failed = NO_ROOM
+        return -1
+    _occupy(s, i, j, server)
+    return i
 
 
 @kernel
@@ -127,6 +146,8 @@ def vacate(s: State, i: int) -> None:
     if s.keeps_free:
         _take(s, i, j, server, -1)
         reindex(s, server)
+    if s.keeps_times:
+        s.off_schedule |= job_times(s)[i, 1] != s.now
     if s.keeps_lists:
         _unlink(s, i, server)
 

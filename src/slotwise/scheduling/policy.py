@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from slotwise.scheduling.store import Store
     from slotwise.scheduling.view import View
 
-Keep = Literal["free", "fit", "tree", "lists", "use"]
+Keep = Literal["free", "fit", "tree", "lists", "use", "line"]
 SolverName = Literal["auto", "hull", "enumerate", "dp", "greedy", "greedy-fill", "approximate"]
 
 
@@ -61,7 +61,7 @@ class Policy:
     """what it remembers between events"""
     keeps: ClassVar[frozenset[Keep]] = frozenset({"free"})
     """free: free room of each server, without which `start` goes by slots; fit: the index of best fits; tree: that of first fits; lists: jobs of a server; use: what all
-    running jobs take together"""
+    running jobs take together; line: the waiting jobs by what they ask for (not where the first of each type say it all)"""
     needs_durations: ClassVar[bool] = False
     compiled: ClassVar[bool] = False
     """the hooks are written for the compiler; functions under @njit are compiled in any case"""
@@ -92,6 +92,14 @@ class Policy:
         """Its name, or that of its class."""
         return self.name or type(self).__name__
 
+    origin: str | None = None
+    """file.py:ClassName, where it is a user's own and was made by that name"""
+
+    @property
+    def called(self) -> str:
+        """What `make_policy` makes it of again."""
+        return self.origin or self.label
+
     # -- what the core shall do for it ----------------------------------------------------------------------------
 
     @property
@@ -103,6 +111,11 @@ class Policy:
     def actual(self) -> bool:
         """Whether jobs are packed by their actual demand."""
         return isinstance(self.options, FitOptions) and self.options.pack_by == "actual"
+
+    @property
+    def uses_estimates(self) -> bool:
+        """Whether simulations shall give it users' estimates instead of true durations."""
+        return False
 
     @property
     def own_queues(self) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
-from slotwise.scheduling.memory import int_rows, natural
+from slotwise.scheduling.memory import call_at, int_rows, natural
 from slotwise.scheduling.state import (
     CLASS,
     HEAD,
@@ -111,6 +111,11 @@ def _put_between(s: State, i: int, q: int, before: int, after: int) -> None:
     else:
         queue[TAIL] = i
     _resize(s, natural(jobs(s)[i, TYPE]), q, 1)
+    if s.keeps_line:
+        # filed when the next one comes, if it has not started by then
+        if s.line_last >= 0:
+            call_at(s.hook_line, s, s.line_last, 1)
+        s.line_last = i
 
 
 @kernel
@@ -128,6 +133,11 @@ def leave_queue(s: State, i: int) -> None:
     else:
         queue[TAIL] = job[PREVIOUS]
     _resize(s, natural(jobs(s)[i, TYPE]), natural(job[QUEUE]), -1)
+    if s.keeps_line:
+        if s.line_last == i:
+            s.line_last = -1
+        else:
+            call_at(s.hook_line, s, i, 0)
 
 
 @kernel

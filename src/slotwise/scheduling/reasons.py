@@ -28,11 +28,13 @@ class Reason(StrEnum):
         "{turning} servers have room for it, but they turn to configurations with no free slot of its type"
     )
     COUNTS_AS_TYPE = "so many wait that jobs count with their type's demand, and no server has {demand} free for it"
+    SWAPS_FIRST = "server {server} has room for it, but a job of type {type} must start there first"
     UNDECIDED = "the policy has not started it"
     # servers
     ACTIVE = "is active with slots {configuration}, jobs {holding}; weight {weight:g} of the best {best:g}"
     STALLED = "is stalled because weight {weight:g} < {beta:.3f} x {best:g}, and holds {holding}"
     TURNS = "turns to {configuration} because weight {weight:g} < {beta:.3f} x {best:g}, starts only jobs of that, and holds {holding}"
+    SWAPS = "starts only jobs of type {type} until one has started, and holds {holding}"
     EMPTY = "is empty and takes a configuration when a job comes that fits"
     PACKS = "holds {holding}, {free} free"
     HOLDS = "holds {holding}"

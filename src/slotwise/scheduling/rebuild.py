@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from slotwise._kernel import kernel
 from slotwise.errors import InputError
 from slotwise.model import JobType, ServerClass
-from slotwise.scheduling import drive
+from slotwise.scheduling import drive, linetree
 from slotwise.scheduling.learnt import Names
 from slotwise.scheduling.moves import put_on, reindex
 from slotwise.scheduling.queues import refresh_shortest
@@ -195,6 +195,8 @@ def _put_waiting(store: Store, situation: Situation, types: I8, numbers: I8 | No
     queues[q[first], LENGTH] = last - first + 1
     queues[q[first], HEAD], queues[q[first], TAIL] = order[first], order[last]
     state.n_waiting = n
+    if state.keeps_line:
+        _file_waiting(state, n)
     length = store.arrays["queue_length"]
     length[:] = np.bincount(types, minlength=J)
     store.arrays["weight"][:] = np.log(1.0 + length) if state.log_weights else length
@@ -239,6 +241,13 @@ def _go_on(store: Store, situation: Situation, numbers: I8, status: NDArray[np.i
     store.file_all(numbers[np.array(policy.filed, np.int64)])
     _file_all(state, numbers, store.policy.hook("file"))
     store.policy.recalled(store)
+
+
+@kernel
+def _file_waiting(s: State, n: int) -> None:
+    """Jobs 0 to n - 1 wait."""
+    for i in range(n):
+        linetree.insert(s, i)
 
 
 @kernel

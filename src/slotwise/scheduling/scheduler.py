@@ -200,7 +200,7 @@ class Scheduler(Verbs):
             made = make_policy(before.name, **(options or before.options))
         else:
             made = make_policy(policy, **options)
-        goes_on = made.label == before.name and made.options == type(made)(**before.options).options
+        goes_on = before.name in (made.called, made.label) and made.options == type(made)(**before.options).options
         new_types = list(types) if types is not None else situation.types
         new_classes = list(classes) if classes is not None else situation.classes
         cluster = Cluster(resources=tuple(situation.resources), servers=tuple(new_classes))

@@ -67,6 +67,7 @@ class State:
     last_sequence: int
     stalls: int
     resets: int
+    off_schedule: int  # a job has ended at another time than expected; only where `keeps_times`
     failed: int  # what a policy did that it must not do: one of the codes of `moves`
     # the clock, which the driver owns; only clairvoyant policies look at it
     now: float
@@ -83,6 +84,7 @@ class State:
     keeps_lists: int
     keeps_times: int
     keeps_use: int
+    keeps_line: int
     own_queues: int  # one queue per server and type instead of one per type
     actual: int  # pack by the actual demand of a job, not by its type's
     restricted: int  # some class may not hold some type that would fit it
@@ -96,6 +98,14 @@ class State:
     n_words_1: int
     n_words_2: int
     n_tree: int
+    # the waiting jobs by what they ask for (`linetree`)
+    line_alone: int  # each job is a leaf: they have expected durations
+    line_last: int  # a job that waits and is not filed yet, -1: none
+    line_unused: int
+    n_line_used: int
+    n_line_nodes: int
+    n_line_groups: int
+    n_line_stack: int
     max_cells: int
     n_cell_axis: int
     n_slots_hash: int
@@ -108,6 +118,7 @@ class State:
     n_params_ints: int
     # hooks that are linked late: what keeps the indexes, what finds configurations without a table
     hook_reindex: int
+    hook_line: int
     hook_solve: int
     # addresses
     at_jobs: int
@@ -133,6 +144,17 @@ class State:
     at_moved: int
     at_choice: int
     at_order: int
+    at_largest_capacity: int
+    at_line_nodes: int
+    at_line_low: int
+    at_line_high: int
+    at_line_time: int
+    at_line_links: int
+    at_line_roots: int
+    at_line_group_type: int
+    at_line_type_group: int
+    at_line_shift: int
+    at_line_stack: int
     at_tree: int
     at_tree_types: int
     at_groups: int
@@ -230,6 +252,12 @@ def capacity(s: State) -> NDArray[np.int64]:
 
 
 @kernel
+def largest_capacity(s: State) -> NDArray[np.int64]:
+    """(R,): the most that any class has of each resource, at least 1."""
+    return ints(s.at_largest_capacity, s.n_resources)
+
+
+@kernel
 def most(s: State) -> NDArray[np.int64]:
     """(C, J): how many jobs of type j alone fit a server of class c."""
     return int_rows(s.at_most, s.n_classes, s.n_types)
@@ -309,8 +337,9 @@ def choice(s: State) -> NDArray[np.int64]:
 
 @kernel
 def order(s: State) -> NDArray[np.int64]:
-    """(3, J): types from large to small; a permutation to break ties by; room to work in."""
-    return int_rows(s.at_order, 3, s.n_types)
+    """(4, J): types from large to small; a permutation to break ties by; room to work in; 1 where the type at this place of the first
+    row is as large as the one before it."""
+    return int_rows(s.at_order, 4, s.n_types)
 
 
 @kernel

@@ -13,7 +13,7 @@ from slotwise.errors import InputError
 from slotwise.model import Integers
 from slotwise.packing import Solver, Space, make_solver
 from slotwise.packing.kernels import TABLE
-from slotwise.scheduling import bitmap, chance, firsttree, fitindex
+from slotwise.scheduling import bitmap, chance, firsttree, fitindex, linetree
 from slotwise.scheduling.hooks import Hook, late
 from slotwise.scheduling.moves import reindex
 from slotwise.scheduling.policy import Policy
@@ -45,6 +45,9 @@ from slotwise.scheduling.weights import run_solver
 
 Arrays = dict[str, NDArray[Any]]
 
+FEW = 8
+"""with so many types and jobs that are alike within a type, no tree is kept of the waiting jobs"""
+
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     """Zeros that begin on a cache line."""
@@ -62,9 +65,16 @@ def refile(s: State, server: int, _: int) -> None:
         firsttree.update(s, server)
 
 
-def linked_late(policy: Policy) -> tuple[Hook, ...]:
-    """What a policy's hooks call by its address, as far as it is known before there is a cluster: packing kernels may come to it."""
-    return (*policy.late, *((refile,) if {"fit", "tree"} & policy.keeps else ()))
+def linked_late(policy: Policy, everything: bool = False) -> list[Hook]:
+    """What a policy's hooks call by its address. What it takes for many types only where everything is asked for."""
+    found = [*policy.late]
+    if {"fit", "tree"} & policy.keeps:
+        found.append(refile)
+    if everything and "line" in policy.keeps:
+        found.append(linetree.keep)
+    if everything and policy.solver:
+        found.append(run_solver)
+    return found
 
 
 @kernel
@@ -87,9 +97,11 @@ class Store:
         random: chance.Words,
         mean_service: NDArray[np.float64] | None = None,
         max_jobs: int = 1024,
+        alike: bool = False,
         servers_change: bool = False,
     ) -> None:
-        """`servers_change`: some will come and go, so it must be quick to say which jobs a server has."""
+        """`alike`: every job asks for just what its type does. `servers_change`: some will come and go, so it must be quick to say
+        which jobs a server has."""
         self.sizes, self.policy, self.spaces = sizes, policy, list(spaces)
         self.arrays: Arrays = {}
         self.record = np.zeros(1, DTYPE)
@@ -107,6 +119,10 @@ class Store:
         if {"fit", "tree"} & policy.keeps:
             s.keeps_free = 1
             s.hook_reindex = late(refile)
+        # with few types and jobs that are alike within a type, the heads of line are soon looked through
+        s.keeps_line = "line" in policy.keeps and (
+            s.keeps_times or s.n_types > FEW or (policy.actual and not alike)
+        )
         s.own_queues, s.log_weights = policy.own_queues, policy.log_weights
         self._check_predicates()
         J, R, C = s.n_types, s.n_resources, s.n_classes
@@ -128,8 +144,10 @@ class Store:
         self.put("order", self._orders())
         self.put("need", np.zeros(R, np.int64))
         self.put("score", np.zeros((C, R + 1)))
+        self.put("largest_capacity", np.maximum(sizes.capacity.max(axis=0), 1))
         self._make_policy_memory()
         self._make_solvers()
+        self._make_line()
         s.max_jobs = 0
         s.free_job = -1
         self.grow_jobs(max_jobs)
@@ -236,6 +254,12 @@ class Store:
         self._grow("moved", (max_jobs,), np.int64)
         self._grow("job_demand", (max_jobs if s.actual else 1, s.n_resources), np.int64)
         self._grow("job_times", (max_jobs if s.keeps_times else 1, 2), np.float64)
+        s.n_line_nodes = 2 * max_jobs if s.keeps_line else 1
+        self._grow("line_nodes", (s.n_line_nodes, linetree.NODE_COLUMNS), np.int64)
+        for name in ("line_low", "line_high"):
+            self._grow(name, (s.n_line_nodes, s.n_resources), np.int64)
+        self._grow("line_time", (s.n_line_nodes if s.line_alone else 1,), np.float64)
+        self._grow("line_links", (max_jobs if s.keeps_line else 1, linetree.LINK_COLUMNS), np.int32)
 
     def grow_servers(self, max_servers: int) -> None:
         """Make room for server numbers up to max_servers. The indexes are laid out anew and filled again, as they were."""
@@ -310,6 +334,23 @@ class Store:
                 self.arrays["jobs"][lost, QUEUE] += (S - old) * J
         self.put("queues", rows)
 
+    def _make_line(self) -> None:
+        """The tree of waiting jobs, empty; types that may run on the same classes share one."""
+        s = self.state
+        s.line_alone = bool(s.keeps_line and s.keeps_times)
+        _, first, group = np.unique(self.allowed.T, axis=0, return_index=True, return_inverse=True)
+        s.n_line_groups = len(first)
+        self.put("line_roots", np.full(len(first), -1, np.int64))
+        self.put("line_group_type", first.astype(np.int64))
+        self.put("line_type_group", group.reshape(-1).astype(np.int64))
+        bits = [int(whole).bit_length() - 1 for whole in self.arrays["largest_capacity"]]
+        self.put("line_shift", np.array([max(0, linetree.TOP_BIT - bit) for bit in bits], np.int64))
+        s.n_line_stack = linetree.TIES + 128 * s.n_resources + len(first)
+        self.put("line_stack", np.zeros(s.n_line_stack, np.int64))
+        if s.keeps_line:
+            s.hook_line = late(linetree.keep)
+        linetree.clear(s)
+
     def _make_fit_index(self) -> None:
         s = self.state
         S = int(s.max_servers) if s.keeps_fit else 1
@@ -330,8 +371,10 @@ class Store:
         whole = np.maximum(self.sizes.capacity.max(axis=0), 1)
         share = (self.sizes.demand / whole).max(axis=1)
         J = len(share)
-        largest = np.lexsort((np.arange(J), -(self.sizes.demand / whole).sum(axis=1), -share))
-        return np.array([largest, np.arange(J), np.arange(J)], np.int64)
+        total = (self.sizes.demand / whole).sum(axis=1)
+        largest = np.lexsort((np.arange(J), -total, -share))
+        same = (np.diff(share[largest], prepend=-1) == 0) & (np.diff(total[largest], prepend=-1) == 0)
+        return np.array([largest, np.arange(J), np.arange(J), same], np.int64)
 
     def _check_predicates(self) -> None:
         if self.state.keeps_free and any(space.demand is None for space in self.spaces):

@@ -49,10 +49,13 @@ _lock = threading.Lock()
 _helping = False
 
 
-def pieces_of(policy: Policy, hooks: Iterable[str], drivers: Iterable[str]) -> list[str]:
+def pieces_of(
+    policy: Policy, hooks: Iterable[str], drivers: Iterable[str], *, everything: bool = False
+) -> list[str]:
     """What a policy with these hooks and drivers needs. Of a policy that is not written for the compiler only the drivers."""
     first, *others = [getattr(policy, name) or getattr(policy, HOOKS[name]) for name in hooks]
-    functions = [first, *linked_late(policy), *others] if policy.compiled else linked_late(policy)
+    late = linked_late(policy, everything)
+    functions = [first, *late, *others] if policy.compiled else late
     pieces = [f"{function.__module__}:{function.__qualname__}" for function in functions]
     return list(dict.fromkeys([*pieces, *drivers]))
 

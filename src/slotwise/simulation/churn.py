@@ -36,13 +36,14 @@ def run(
     job_type: NDArray[np.int64],
     service: NDArray[np.float64],
     demands: NDArray[np.int64],
+    expected: NDArray[np.float64],
     due: NDArray[np.float64],
     happens: NDArray[np.int64],
 ) -> int:
     """As `run_jobs`, with server events in columns as well: when each is due and what happens."""
     while a.at_server_event < a.n_server_events:
         next_event = due[a.at_server_event]
-        what = run_jobs(s, a, m, arrive, complete, tick, time, job_type, service, demands, next_event)
+        what = run_jobs(s, a, m, arrive, complete, tick, time, job_type, service, demands, expected, next_event)
         if what != SERVER_EVENT:
             return what
         row = happens[a.at_server_event]

@@ -73,6 +73,7 @@ def run_jobs(
     job_type: NDArray[np.int64],
     service: NDArray[np.float64],
     demands: NDArray[np.int64],
+    expected: NDArray[np.float64],
     next_event: float,
 ) -> int:
     """Go on until something is wanted, or a server event is due; returns what."""
@@ -128,7 +129,7 @@ def run_jobs(
                 for r in range(s.n_resources):
                     job_demand(s)[i, r] = demands[at, r]
             if s.keeps_times:
-                job_times(s)[i, 0] = service[at]
+                job_times(s)[i, 0] = expected[at]
             a.at_job += 1
             a.arrivals += 1
             drive.submit(s, j, arrive)

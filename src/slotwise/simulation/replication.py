@@ -11,11 +11,13 @@ import numpy as np
 from numpy.random import SeedSequence
 from numpy.typing import NDArray
 
+from slotwise.errors import InputError
 from slotwise.model import Scenario
 from slotwise.packing import spaces_of
 from slotwise.scheduling import chance, drive
 from slotwise.scheduling.faults import fault_of
 from slotwise.scheduling.hooks import Hooks
+from slotwise.scheduling.policy import Policy
 from slotwise.scheduling.situation import Situation
 from slotwise.scheduling.store import Store
 from slotwise.simulation import ahead, churn, loop, measuring, takeup
@@ -114,10 +116,11 @@ class Prepared(NamedTuple):
 
 def make_store(task: Task, max_servers: int, *, servers_change: bool = False) -> Store:
     """The state before any server has joined."""
-    scenario, jobs = task.scenario, task.jobs
+    scenario, jobs, policy = task.scenario, task.jobs, task.choice.make()
+    _check_estimates(policy, jobs)
     return Store(
         jobs.sizes,
-        task.choice.make(),
+        policy,
         max_servers=max(1, max_servers),
         spaces=spaces_of(scenario.cluster.servers, jobs.sizes),
         random=chance.words_of(scenario.run.seed, task.replication),
@@ -125,6 +128,7 @@ def make_store(task: Task, max_servers: int, *, servers_change: bool = False) ->
         max_jobs=int(min(1.2 * jobs.mean_in_service, MOST_ROOM))
         + 32
         + (task.start.n_jobs if task.start is not None else 0),
+        alike=jobs.alike and task.start is None,
         servers_change=servers_change,
     )
 
@@ -200,7 +204,7 @@ def _drive(
     kept: list[NDArray[np.int64]] = []
     changes, events = timeline.any, (np.zeros(0), np.zeros((0, 3), np.int64))
     while True:
-        jobs = chunk.time, chunk.job_type, chunk.duration, demands
+        jobs = chunk.time, chunk.job_type, chunk.duration, demands, _expected(chunk, store)
         if changes:
             ups_and_downs = hooks.join, hooks.leave
             what = churn.run(state, a, m, hooks.arrive, hooks.complete, hooks.tick, *ups_and_downs, *jobs, *events)
@@ -248,6 +252,20 @@ def _demands(chunk: Chunk, store: Store) -> NDArray[np.int64]:
     if chunk.demand is not None:
         return chunk.demand
     return store.sizes.demand[chunk.job_type]
+
+
+def _expected(chunk: Chunk, store: Store) -> NDArray[np.float64]:
+    """How long each job is expected to run: the truth, or its user's estimate."""
+    return chunk.estimate if store.policy.uses_estimates and chunk.estimate is not None else chunk.duration
+
+
+def _check_estimates(policy: Policy, jobs: Jobs) -> None:
+    if policy.uses_estimates and not jobs.has_estimates:
+        raise InputError(
+            "the workload does not say how long users expect their jobs to run",
+            where=f"policy {policy.label}.durations",
+            remedy="use a trace with a column estimate, or durations = exact",
+        )
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,10 @@ class Jobs:
     """arrivals of each type per unit time (of a trace: on average)"""
     mean_service: NDArray[np.float64]
     open: Callable[[SeedSequence], Source]
+    alike: bool = True
+    """every job asks for just what its type does"""
+    has_estimates: bool = False
+    """users have said how long their jobs will run"""
     count: int | None = None
     """how many jobs there are; None where there is no end"""
     running: int = 0

@@ -56,6 +56,8 @@ class Chunk:
     duration: Floats
     demand: Ints | None
     """actual demands in the trace's integer units, shape (n, R); None: what the type demands"""
+    estimate: Floats | None = None
+    """how long their users expect them to run; None: nobody has said"""
 
     def __len__(self) -> int:
         return len(self.time)
@@ -229,9 +231,16 @@ class BatchSource:
 
 
 class TraceSource:
-    """Jobs that are there in columns: time (ascending), type, duration and, where known, actual demand."""
+    """Jobs that are there in columns: time (ascending), type, duration and, where known, actual demand and estimated duration."""
 
-    def __init__(self, time: Floats, job_type: Ints, duration: Floats, demand: Ints | None = None) -> None:
+    def __init__(
+        self,
+        time: Floats,
+        job_type: Ints,
+        duration: Floats,
+        demand: Ints | None = None,
+        estimate: Floats | None = None,
+    ) -> None:
         n = len(time)
         if len(job_type) != n or len(duration) != n or (demand is not None and len(demand) != n):
             raise InputError("columns of different lengths", where="trace", remedy="give one row for each job")
@@ -244,6 +253,7 @@ class TraceSource:
             np.ascontiguousarray(job_type, dtype=np.int64),
             np.ascontiguousarray(duration, dtype=np.float64),
             None if demand is None else np.ascontiguousarray(demand, dtype=np.int64),
+            None if estimate is None else np.ascontiguousarray(estimate, dtype=np.float64),
         )
         self._position = 0
 
@@ -254,7 +264,8 @@ class TraceSource:
         self._position = min(self._position + at_most, len(self._jobs))
         jobs = self._jobs
         demand = None if jobs.demand is None else jobs.demand[here]
-        return Chunk(jobs.time[here], jobs.job_type[here], jobs.duration[here], demand)
+        estimate = None if jobs.estimate is None else jobs.estimate[here]
+        return Chunk(jobs.time[here], jobs.job_type[here], jobs.duration[here], demand, estimate)
 
 
 def _check(at_most: int) -> None:

@@ -42,17 +42,26 @@ class _FromTrace:
     duration: NDArray[np.float64]
     demand: NDArray[np.int64]
     running: int
+    estimate: NDArray[np.float64] | None = None
 
     def __call__(self, seed: SeedSequence) -> Source:
         if not self.running:
-            return TraceSource(self.time, self.job_type, self.duration, self.demand)
+            return TraceSource(self.time, self.job_type, self.duration, self.demand, self.estimate)
         rows, left = drawn(self.duration, self.job_type, self.running, generator(seed, 0))
         return TraceSource(
             np.concatenate([np.zeros(self.running), self.time]),
             np.concatenate([self.job_type[rows], self.job_type]),
             np.concatenate([left, self.duration]),
             np.concatenate([self.demand[rows], self.demand]),
+            self._estimates(rows, left),
         )
+
+    def _estimates(self, rows: NDArray[np.int64], left: NDArray[np.float64]) -> NDArray[np.float64] | None:
+        """What is left of the estimates of these jobs, which have so much left to run; then those of all."""
+        if self.estimate is None:
+            return None
+        rest = np.maximum(self.estimate[rows] - (self.duration[rows] - left), 0.0)
+        return np.concatenate([rest, self.estimate])
 
 
 def jobs_from_trace(scenario: Scenario) -> Jobs:
@@ -67,7 +76,7 @@ def open_trace(name: str, jobs: int | None, seed: int) -> Trace:
     """A trace from a file, or a generated one: "google-like" or "azure-like"."""
     if name in GENERATED:
         return GENERATED[name](jobs or 1_000_000, seed)
-    return read_trace(name, columns=[])
+    return read_trace(name, columns=["estimate"])
 
 
 def jobs_of_trace(
@@ -132,7 +141,10 @@ def jobs_of_trace(
             duration,
             _actual(trace, cluster, sizes.digits, sizes.demand[made.type_of], largest),
             running,
+            None if trace.estimate is None else trace.estimate / time_scale,
         ),
+        has_estimates=trace.estimate is not None,
+        alike=False,
         count=len(trace) + running,
         running=running,
     )

@@ -460,7 +460,7 @@ def make_app(service: Service, guard: Guard, hosts: Iterable[str] = LOOPBACK) ->
     async def show_metrics(caller: Reader) -> PlainTextResponse:
         """For Prometheus."""
         if loop.trouble is None:
-            await done(loop.ask(metrics.measure))
+            await asyncio.to_thread(await done(loop.ask(metrics.measure)))
         metrics.INBOX.set(len(loop.inbox))
         metrics.READY.set(loop.trouble is None)
         return PlainTextResponse(generate_latest(metrics.REGISTRY), media_type="text/plain; version=0.0.4")

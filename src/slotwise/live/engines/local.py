@@ -30,10 +30,11 @@ from slotwise.live.engines.protocol import (
     Tell,
     Unknown,
 )
-from slotwise.live.engines.supervisor import VERSION, output_path
+from slotwise.live.engines.supervisor.outputs import output_path
+from slotwise.live.engines.supervisor.talking import VERSION
 
 log = logging.getLogger(__name__)
-SCRIPT = Path(__file__).with_name("supervisor.py")
+SCRIPT = Path(__file__).with_name("supervisor")
 KEPT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR")
 """what a job inherits of the service's environment; all else it must be given"""
 OUTPUT_LIMIT = 10_000_000
@@ -310,5 +311,7 @@ class LocalEngine:
 def _fact(job: int, attempt: int, state: str, rest: Sequence[Any]) -> Started | Ended | Lost:
     if state == "running":
         return Started(job, attempt, rest[0])
-    code, at, reason = rest
-    return Lost(job, attempt, reason) if code is None else Ended(job, attempt, code, at, reason)
+    code, at, reason, *began = rest
+    if code is None:
+        return Lost(job, attempt, reason)
+    return Ended(job, attempt, code, at, reason, began[0] if began else None)

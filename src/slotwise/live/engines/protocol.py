@@ -40,6 +40,8 @@ class Ended(NamedTuple):
     """as of a process: minus the signal's number where it was killed by one"""
     at: float
     reason: str = ""
+    started: float | None = None
+    """where the engine knows it: then a short job's start need not be told before"""
 
 
 class Refused(NamedTuple):

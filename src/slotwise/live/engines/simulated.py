@@ -9,12 +9,12 @@ from __future__ import annotations
 import heapq
 import os
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
 
+from slotwise.live.clock import Clock
 from slotwise.live.engines.protocol import (
     Attempt,
     Ended,
@@ -61,7 +61,7 @@ class SimulatedEngine:
     ) -> None:
         self._servers = list(servers)
         self._durations = durations or exponential()
-        self._speed = speed
+        self._speed, self._clock = speed, Clock()
         self._running: dict[Attempt, tuple[float, float, int]] = {}
         """started, ends, exit code"""
         self._ends: list[tuple[float, int, int]] = []
@@ -84,7 +84,7 @@ class SimulatedEngine:
         return self._servers
 
     def start(self, starts: Sequence[Start]) -> None:
-        now = time.time()
+        now = self._clock.now()
         begun: list[Fact] = []
         with self._lock:
             lines = []
@@ -108,9 +108,10 @@ class SimulatedEngine:
         with self._lock:
             if (job, attempt) in self._running:
                 started, _, _ = self._running[job, attempt]
-                self._add((job, attempt), started, time.time(), STOPPED)
+                now = self._clock.now()
+                self._add((job, attempt), started, now, STOPPED)
                 if self._file is not None:
-                    os.write(self._file, f"{job} {attempt} - {started!r} {time.time()!r} {STOPPED}\n".encode())
+                    os.write(self._file, f"{job} {attempt} - {started!r} {now!r} {STOPPED}\n".encode())
                 self._lock.notify()
 
     def known(self, attempts: Sequence[tuple[int, int, str]]) -> dict[Attempt, Known]:
@@ -161,7 +162,7 @@ class SimulatedEngine:
             with self._lock:
                 if self._closing:
                     return
-                now = time.time()
+                now = self._clock.now()
                 while self._ends and self._ends[0][0] <= now:
                     at, job, attempt = heapq.heappop(self._ends)
                     one = self._running.get((job, attempt))

@@ -16,20 +16,17 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from slotwise.errors import InputError
-from slotwise.live.store.reading import Reading
 from slotwise.live.store.records import (
     Batch,
     BusyError,
-    Checkpoint,
     FencedError,
     Job,
     StoreBrokenError,
     StoreError,
-    Token,
     by_columns,
 )
-from slotwise.live.store.schema import NEWEST, TABLES, statements
+from slotwise.live.store.schema import TABLES, statements
+from slotwise.live.store.writing import Writing
 
 LEASE = 3.0
 """seconds without a heartbeat after which a standby takes over"""
@@ -47,8 +44,10 @@ def kind_of(column: str) -> str:
     return "text" if column in TEXT else "float8" if column in REAL else "bigint"
 
 
-class PostgresStore(Reading):
+class PostgresStore(Writing):
     """See `Store`."""
+
+    placeholder = "%s"
 
     def __init__(self, url: str) -> None:
         self._target = url
@@ -117,8 +116,8 @@ class PostgresStore(Reading):
         return True
 
     def beat(self) -> None:
-        with self._transaction():
-            pass
+        with self.as_writer():
+            pass  # every transaction renews the heartbeat
 
     def _beat_on(self) -> None:
         """Keep the lease while the loop has nothing to write, or works long on one thing."""
@@ -133,7 +132,7 @@ class PostgresStore(Reading):
     # -- writing ------------------------------------------------------------------------------------------------
 
     def commit(self, batch: Batch) -> None:
-        with self._transaction() as connection:
+        with self.as_writer() as connection:
             cursor = connection.cursor()
             copy(cursor, "journal (seq, time, event, placements, note)", batch.entries)
             copy(cursor, "spec (id, body)", batch.specs)
@@ -150,37 +149,6 @@ class PostgresStore(Reading):
                 cursor.execute("DELETE FROM server WHERE name = ANY(%s)", ([*batch.servers_gone, *batch.servers],))
             copy(cursor, "server (name, server_class, status, reason)", batch.servers.values())
 
-    def save_checkpoint(self, checkpoint: Checkpoint) -> None:
-        with self._transaction() as connection:
-            connection.execute("DELETE FROM checkpoint WHERE seq = %s", (checkpoint.seq,))
-            connection.execute("INSERT INTO checkpoint VALUES (%s, %s, %s, %s)", checkpoint)
-
-    def trim(self, *, journal_before: float, jobs_before: float, limit: int) -> int:
-        with self._transaction() as connection:
-            row = connection.execute(
-                "SELECT max(seq) FROM checkpoint WHERE time < %s", (journal_before,)
-            ).fetchone()
-            kept_from = row[0] if row is not None and row[0] is not None else -1
-            gone = connection.execute(
-                "DELETE FROM journal WHERE seq IN (SELECT seq FROM journal WHERE seq <= %s ORDER BY seq LIMIT %s)",
-                (kept_from, limit),
-            ).rowcount
-            connection.execute("DELETE FROM checkpoint WHERE seq < %s", (kept_from,))
-            gone += connection.execute(
-                "DELETE FROM job WHERE id IN (SELECT id FROM job WHERE ended < %s ORDER BY id LIMIT %s)",
-                (jobs_before, limit),
-            ).rowcount
-            connection.execute("DELETE FROM spec WHERE id < (SELECT coalesce(min(spec), 0) FROM job)")
-            return int(gone)
-
-    def add_token(self, token: Token) -> None:
-        with self._said(), self._connect() as connection:
-            connection.execute("INSERT INTO token VALUES (%s, %s, %s, %s, %s)", token)
-
-    def drop_token(self, token: str) -> bool:
-        with self._said(), self._connect() as connection:
-            return connection.execute("DELETE FROM token WHERE id = %s", (token,)).rowcount > 0
-
     # -- copies -------------------------------------------------------------------------------------------------
 
     def dump(self) -> Iterator[tuple[str, list[Any]]]:
@@ -190,17 +158,6 @@ class PostgresStore(Reading):
                 with connection.cursor(name=f"dump_{table}") as cursor:
                     for row in cursor.execute(sql.SQL("SELECT * FROM {}").format(sql.Identifier(table))):
                         yield table, list(row)
-
-    def load(self, rows: Iterator[tuple[str, list[Any]]]) -> int:
-        total = 0
-        with self._transaction() as connection:
-            for table in TABLES:
-                if connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone():
-                    raise InputError("is not empty", where=self.url, remedy="restore into a new store")
-            for table, values in rows:
-                connection.execute(f"INSERT INTO {table} VALUES ({', '.join(['%s'] * len(values))})", values)
-                total += 1
-        return total
 
     def close(self) -> None:
         self._closing.set()
@@ -231,7 +188,7 @@ class PostgresStore(Reading):
                 connection = self._connect()
                 connection.autocommit = True
             try:
-                rows = connection.execute(text.replace("?", "%s"), values).fetchall()
+                rows = connection.execute(self.words(text), values).fetchall()
             except psycopg.OperationalError:
                 connection.close()
                 raise
@@ -254,17 +211,19 @@ class PostgresStore(Reading):
             connection.execute("CREATE TABLE IF NOT EXISTS migration (number bigint PRIMARY KEY)")
             row = connection.execute("SELECT coalesce(max(number), 0) FROM migration").fetchone()
             version = row[0] if row is not None else 0
-            if version > NEWEST:
-                raise StoreBrokenError(
-                    f"{self.url}: the store is of version {version}, newer than this program knows ({NEWEST}); upgrade slotwise"
-                )
+            self.check_version(version)
             for number, texts in statements(version, integer="BIGINT", real="DOUBLE PRECISION"):
                 for text in texts:
                     connection.execute(text)
                 connection.execute("INSERT INTO migration VALUES (%s)", (number,))
 
     @contextmanager
-    def _transaction(self) -> Iterator[psycopg.Connection[Any]]:
+    def as_anybody(self) -> Iterator[psycopg.Connection[Any]]:
+        with self._said(), self._connect() as connection:  # leaves with a commit
+            yield connection
+
+    @contextmanager
+    def as_writer(self) -> Iterator[psycopg.Connection[Any]]:
         """All or nothing, and only while the epoch is ours; a lost connection is made anew the next time."""
         with self._writing, self._said():
             if self._writer is None or self._writer.closed:

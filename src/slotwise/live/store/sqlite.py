@@ -14,26 +14,24 @@ from pathlib import Path
 from typing import Any
 
 from slotwise.errors import InputError
-from slotwise.live.store.reading import Reading
 from slotwise.live.store.records import (
     Batch,
     BusyError,
-    Checkpoint,
     FencedError,
     Job,
     StoreBrokenError,
     StoreError,
-    Token,
     by_columns,
 )
-from slotwise.live.store.schema import NEWEST, TABLES, statements
+from slotwise.live.store.schema import TABLES, statements
+from slotwise.live.store.writing import Writing
 
 INSERT_JOB = f"INSERT INTO job ({', '.join(Job._fields)}) VALUES ({', '.join('?' * len(Job._fields))})"
 BUSY_MILLISECONDS = 2000
 BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_CONSTRAINT)
 
 
-class SQLiteStore(Reading):
+class SQLiteStore(Writing):
     """See `Store`."""
 
     def __init__(self, path: Path) -> None:
@@ -66,14 +64,13 @@ class SQLiteStore(Reading):
             os.close(descriptor)
             raise BusyError(f"{self.path}: another `slotwise serve` uses this store") from None
         self._lock_file = descriptor
-        with self._transaction() as connection:
+        with self.as_anybody() as connection:
             connection.execute("UPDATE writer SET epoch = epoch + 1, heartbeat = ?", (time.time(),))
             self.epoch = connection.execute("SELECT epoch FROM writer").fetchone()[0]
         return self.epoch
 
     def commit(self, batch: Batch) -> None:
-        with self._transaction() as connection:
-            self._check_epoch(connection)
+        with self.as_writer() as connection:
             connection.executemany("INSERT INTO journal VALUES (?, ?, ?, ?, ?)", batch.entries)
             connection.executemany("INSERT INTO spec VALUES (?, ?)", batch.specs)
             connection.executemany(INSERT_JOB, batch.jobs.values())
@@ -87,36 +84,6 @@ class SQLiteStore(Reading):
     def beat(self) -> None:
         """Nobody waits to take over: the lock of a dead process is free at once."""
 
-    def save_checkpoint(self, checkpoint: Checkpoint) -> None:
-        with self._transaction() as connection:
-            self._check_epoch(connection)
-            connection.execute("INSERT OR REPLACE INTO checkpoint VALUES (?, ?, ?, ?)", checkpoint)
-
-    def trim(self, *, journal_before: float, jobs_before: float, limit: int) -> int:
-        with self._transaction() as connection:
-            self._check_epoch(connection)
-            row = connection.execute("SELECT max(seq) FROM checkpoint WHERE time < ?", (journal_before,)).fetchone()
-            kept_from = row[0] if row[0] is not None else -1
-            gone = connection.execute(
-                "DELETE FROM journal WHERE seq IN (SELECT seq FROM journal WHERE seq <= ? ORDER BY seq LIMIT ?)",
-                (kept_from, limit),
-            ).rowcount
-            connection.execute("DELETE FROM checkpoint WHERE seq < ?", (kept_from,))
-            gone += connection.execute(
-                "DELETE FROM job WHERE id IN (SELECT id FROM job WHERE ended < ? ORDER BY id LIMIT ?)",
-                (jobs_before, limit),
-            ).rowcount
-            connection.execute("DELETE FROM spec WHERE id < (SELECT coalesce(min(spec), 0) FROM job)")
-            return int(gone)
-
-    def add_token(self, token: Token) -> None:
-        with self._transaction() as connection:
-            connection.execute("INSERT INTO token VALUES (?, ?, ?, ?, ?)", token)
-
-    def drop_token(self, token: str) -> bool:
-        with self._transaction() as connection:
-            return connection.execute("DELETE FROM token WHERE id = ?", (token,)).rowcount > 0
-
     # -- copies -------------------------------------------------------------------------------------------------
 
     def dump(self) -> Iterator[tuple[str, list[Any]]]:
@@ -125,17 +92,6 @@ class SQLiteStore(Reading):
             for table in TABLES:
                 for row in connection.execute(f"SELECT * FROM {table}"):
                     yield table, list(row)
-
-    def load(self, rows: Iterator[tuple[str, list[Any]]]) -> int:
-        total = 0
-        with self._transaction() as connection:
-            for table in TABLES:
-                if connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone():
-                    raise InputError("is not empty", where=self.url, remedy="restore into a new store")
-            for table, values in rows:
-                connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(values))})", values)
-                total += 1
-        return total
 
     def close(self) -> None:
         if self._closed:
@@ -174,26 +130,26 @@ class SQLiteStore(Reading):
 
     def _migrate(self) -> None:
         version = self._writer.execute("PRAGMA user_version").fetchone()[0]
-        if version > NEWEST:
-            raise StoreBrokenError(
-                f"{self.path}: the store is of version {version}, newer than this program knows ({NEWEST}); upgrade slotwise"
-            )
+        self.check_version(version)
         if version == 0 and self._writer.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
             raise StoreBrokenError(f"{self.path}: is a database of another program; name another file with --store")
         for number, texts in statements(version, integer="INTEGER", real="REAL"):
-            with self._transaction() as connection:
+            with self.as_anybody() as connection:
                 if connection.execute("PRAGMA user_version").fetchone()[0] >= number:
                     continue  # another process was quicker
                 for text in texts:
                     connection.execute(text)
                 connection.execute(f"PRAGMA user_version = {number}")
 
-    def _check_epoch(self, connection: sqlite3.Connection) -> None:
-        if connection.execute("SELECT epoch FROM writer").fetchone()[0] != self.epoch:
-            raise FencedError(f"{self.path}: another service has taken over this store")
+    @contextmanager
+    def as_writer(self) -> Iterator[sqlite3.Connection]:
+        with self.as_anybody() as connection:
+            if connection.execute("SELECT epoch FROM writer").fetchone()[0] != self.epoch:
+                raise FencedError(f"{self.path}: another service has taken over this store")
+            yield connection
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def as_anybody(self) -> Iterator[sqlite3.Connection]:
         """All or nothing; what the file system says against it is a StoreError."""
         with self._writing, self._said():
             self._writer.execute("BEGIN IMMEDIATE")

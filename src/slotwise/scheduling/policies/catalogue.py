@@ -24,6 +24,7 @@ from slotwise.scheduling.policies.fitting import (
 )
 from slotwise.scheduling.policies.guarded import Guarded
 from slotwise.scheduling.policies.m14 import M14
+from slotwise.scheduling.policies.quickswap import Quickswap
 from slotwise.scheduling.policies.sampling import G16, G16Retention
 from slotwise.scheduling.policies.virtual import Vqs, VqsBf
 from slotwise.scheduling.policy import Policy
@@ -48,6 +49,7 @@ POLICIES: dict[str, type[Policy]] = {
         Vqs,
         VqsBf,
         EasyBackfill,
+        Quickswap,
     )
 }
 
@@ -55,7 +57,9 @@ POLICIES: dict[str, type[Policy]] = {
 def make_policy(name: str, **options: Any) -> Policy:
     """A policy by name, or a user's own as "file.py:ClassName"."""
     if ":" in name and name.partition(":")[0].endswith(".py"):
-        return _from_file(name)(**options)
+        own = _from_file(name)(**options)
+        own.origin = name
+        return own
     if name not in POLICIES:
         near = difflib.get_close_matches(name, POLICIES, 1)
         raise InputError(

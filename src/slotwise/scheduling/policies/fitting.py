@@ -1,8 +1,9 @@
 """Policies that pack by what is free: best-fit and its relatives, FIFO, Kubernetes' scores, Tetris, myopic MaxWeight.
 
 Each is a rule for the server of a job (least linear score, lowest number, any) and a rule for the job of a server
-(largest type, longest waiting, largest dot product). All are work-conserving but FIFO: after each event no head of
-line fits anywhere. Only heads of line are tried, so each type is served first come, first served.
+(largest, longest waiting, largest dot product). All are work-conserving but FIFO: after each event no waiting job fits
+anywhere. So an arrival is tried alone, and only a server that has got room looks for jobs: at all that wait (`line`), whatever their
+types. Where the jobs of each of a few types are alike the first of each type say it all, and are looked through instead.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from slotwise._kernel import kernel
-from slotwise.scheduling import chance, firsttree, fitindex
+from slotwise.scheduling import chance, firsttree, fitindex, line
 from slotwise.scheduling.claims import Assumption, FixedShare, Need, PolicyClaim, Unknown
-from slotwise.scheduling.moves import start
+from slotwise.scheduling.moves import start, start_job
 from slotwise.scheduling.policy import FitOptions, Options, Policy, SolverOptions
 from slotwise.scheduling.policymemory import Memory
 from slotwise.scheduling.queues import oldest_head
@@ -26,6 +27,7 @@ from slotwise.scheduling.state import (
     HEAD,
     PRESENT,
     STATUS,
+    TYPE,
     State,
     capacity,
     choice,
@@ -33,6 +35,7 @@ from slotwise.scheduling.state import (
     free,
     head,
     job_demand,
+    jobs,
     need,
     order,
     policy_ints,
@@ -53,16 +56,21 @@ LEAST_SCORE, LEAST_DOT, LOWEST_NUMBER, ANY = 0, 1, 2, 3  # SERVER_RULE
 LARGEST, OLDEST, DOT, FILLING = 0, 1, 2, 3  # JOB_RULE
 
 TRIES = 32
+AS_LARGE = 3  # row of `order`
 
 
 def arrive(s: State, j: int, i: int) -> None:
-    """A type-j job waits; those before it fit nowhere, so only a new head of line can be placed."""
-    if head(s, j) != i:
-        return
-    if policy_ints(s)[BLOCKS]:
-        serve_in_order(s)
-    else:
-        place_heads(s, j)
+    """A type-j job waits; those before it fit nowhere."""
+    if s.keeps_line:
+        set_job_need(s, i)
+        server = find_server(s, need(s))
+        if server >= 0:
+            start_job(s, i, server)
+    elif head(s, j) == i:
+        if policy_ints(s)[BLOCKS]:
+            serve_in_order(s)
+        else:
+            place_heads(s, j)
 
 
 def complete(s: State, j: int, server: int) -> None:
@@ -78,12 +86,9 @@ def join(s: State, server: int, _: int) -> None:
 
 
 def cancel(s: State, j: int, i: int) -> None:
-    """A waiting job has gone; the next in line may be smaller."""
-    if s.n_waiting > 0:
-        if policy_ints(s)[BLOCKS]:
-            serve_in_order(s)
-        else:
-            place_heads(s, j)
+    """A waiting job has gone, which may have blocked others."""
+    if s.n_waiting > 0 and policy_ints(s)[BLOCKS]:
+        serve_in_order(s)
 
 
 @kernel
@@ -95,15 +100,32 @@ def refill(s: State, server: int) -> None:
         return
     if rule == FILLING:
         fill_by_weight(s, server)
+    fill(s, server, rule)
+
+
+@kernel
+def fill(s: State, server: int, rule: int) -> None:
+    """Start waiting jobs on the server, one after the other, until none fits."""
     while s.n_waiting > 0:
-        j = next_job(s, server, rule)
-        if j < 0:
-            break
-        start(s, j, server)
-    if s.actual:
-        # a smaller job may have come to the head of its line, and fit where the one before it did not
-        for j in range(s.n_types):
-            place_heads(s, j)
+        if s.keeps_line:
+            i = next_of_line(s, server, rule)
+            if i < 0:
+                break
+            start_job(s, i, server)
+        else:
+            j = next_job(s, server, rule)
+            if j < 0:
+                break
+            start(s, j, server)
+
+
+@kernel
+def next_of_line(s: State, server: int, rule: int) -> int:
+    """The waiting job that the server takes next, -1 where none fits."""
+    room, c = free(s)[server], servers(s)[server, CLASS]
+    if rule == OLDEST:
+        return line.oldest(s, room, c)
+    return line.largest(s, room, c, line.BY_DOT if rule == DOT else line.BY_SHARE)
 
 
 @kernel
@@ -139,6 +161,15 @@ def set_need(s: State, j: int) -> None:
 
 
 @kernel
+def set_job_need(s: State, i: int) -> None:
+    """Write what waiting job i asks for into need(s)."""
+    j = jobs(s)[i, TYPE]
+    s.need_type = j
+    for r in range(s.n_resources):
+        need(s)[r] = job_demand(s)[i, r] if s.actual else demand(s)[j, r]
+
+
+@kernel
 def set_type_need(s: State, j: int) -> None:
     """Write the demand of type j into need(s)."""
     s.need_type = j
@@ -161,13 +192,15 @@ def find_server(s: State, size: NDArray[np.int64]) -> int:
 
 @kernel
 def any_server(s: State, size: NDArray[np.int64]) -> int:
-    """A uniformly random server with room: by trial, and where that keeps failing by counting them."""
+    """A uniformly random server with room: by trial, and where that keeps failing by counting them. No lots are drawn where there is
+    none, so that it does not matter how often one looks in vain."""
+    if not fitindex.some(s, size):
+        return -1
     for _ in range(TRIES):
         server = chance.below(s, s.n_places)
         if servers(s)[server, STATUS] == PRESENT and fits(s, server, size):
             return server
-    total = fitindex.count(s, size, -1)
-    return fitindex.count(s, size, chance.below(s, total)) if total > 0 else -1
+    return fitindex.count(s, size, chance.below(s, fitindex.count(s, size, -1)))
 
 
 @kernel
@@ -192,20 +225,20 @@ def _set_dot_score(s: State, size: NDArray[np.int64]) -> None:
 
 @kernel
 def next_job(s: State, server: int, rule: int) -> int:
-    """The type whose head of line the server takes next, -1 where none fits."""
-    best, value = -1, 0.0
+    """The type whose head of line the server takes next, -1 where none fits; of equal ones the older."""
+    best, value, age, by_size = -1, 0.0, np.int64(0), rule in (LARGEST, FILLING)
     for n in range(s.n_types):
+        if by_size and best >= 0 and not order(s)[AS_LARGE, n]:
+            break
         j = order(s)[0, n]
         if queue_length(s)[j] == 0:
             continue
         set_need(s, j)
         if not fits(s, server, need(s)):
             continue
-        if rule in (LARGEST, FILLING):
-            return int(j)
-        this = -float(sequence(s)[head(s, j)]) if rule == OLDEST else _dot(s, server)
-        if best < 0 or this > value:
-            best, value = int(j), this
+        this, born = _dot(s, server) if rule == DOT else 0.0, sequence(s)[head(s, j)]
+        if best < 0 or this > value or (this == value and born < age):
+            best, value, age = int(j), this, born
     return best
 
 
@@ -232,7 +265,7 @@ class Fitting(Policy):
 
     Options: ClassVar[type[Options]] = FitOptions
     memory = MEMORY
-    keeps = frozenset({"free", "fit"})
+    keeps = frozenset({"free", "fit", "line"})
     compiled = True
     server_rule: ClassVar[int] = LEAST_SCORE
     job_rule: ClassVar[int] = OLDEST
@@ -279,7 +312,7 @@ class BestFit(Fitting):
     """BF-J/S of Psychas & Ghaderi (2019), by the sum of the free shares."""
 
     name = "best-fit"
-    summary = "a job goes where least is left free; a server takes the largest waiting type that fits"
+    summary = "a job goes where least is left free; a server takes the largest waiting job that fits"
     job_rule = LARGEST
 
     def claim(self) -> PolicyClaim:
@@ -301,7 +334,7 @@ class FirstFit(Fitting):
 
     name = "first-fit"
     summary = "a job goes to the lowest-numbered server that fits; a server takes the longest waiting job that fits"
-    keeps = frozenset({"free", "tree"})
+    keeps = frozenset({"free", "tree", "line"})
     server_rule = LOWEST_NUMBER
 
 

@@ -17,12 +17,13 @@ from slotwise._kernel import kernel
 from slotwise.errors import InputError
 from slotwise.scheduling import bitmap, fitindex
 from slotwise.scheduling.claims import PolicyClaim
-from slotwise.scheduling.moves import start
+from slotwise.scheduling.moves import start, start_job
 from slotwise.scheduling.policies.fitting import (
     LARGEST,
     Fitting,
+    fill,
     fits,
-    next_job,
+    set_job_need,
     set_need,
     set_type_need,
     share_of_one_resource,
@@ -100,8 +101,12 @@ def arrive(s: State, j: int, i: int) -> None:
     while server >= 0 and jobs(s)[i, SERVER] == WAITING:
         refill(s, server)  # it may choose to serve other jobs that a failure brought back, but then it is not empty
         server = first_empty(s, j)
-    if policy_ints(s)[FILLS]:
-        place_heads(s, j)
+    if policy_ints(s)[FILLS] and jobs(s)[i, SERVER] == WAITING:
+        set_job_need(s, i)
+        server = fitindex.best(s, need(s))
+        if server >= 0:
+            start_job(s, i, server)
+            mark(s, server)
 
 
 def complete(s: State, j: int, server: int) -> None:
@@ -135,20 +140,6 @@ def cancel(s: State, j: int, i: int) -> None:
         server = bitmap.first(s, j)
         if server >= 0:
             refill(s, server)
-        if policy_ints(s)[FILLS]:
-            place_heads(s, j)
-
-
-@kernel
-def place_heads(s: State, j: int) -> None:
-    """Best-fit for the head of line of type j, and the next, while some server has room."""
-    while queue_length(s)[j] > 0:
-        set_need(s, j)
-        server = fitindex.best(s, need(s))
-        if server < 0:
-            return
-        start(s, j, server)
-        mark(s, server)
 
 
 @kernel
@@ -160,16 +151,9 @@ def refill(s: State, server: int) -> None:
     while j >= 0:
         start(s, j, server)
         j = admitted(s, server)
-    if policy_ints(s)[FILLS]:
-        j = next_job(s, server, 0)
-        while j >= 0:
-            start(s, j, server)
-            j = next_job(s, server, 0)
+    if policy_ints(s)[FILLS] and s.n_waiting > 0:
+        fill(s, server, LARGEST)
     mark(s, server)
-    if policy_ints(s)[FILLS] and s.actual:
-        # a smaller job may have come to the head of its line, and fit where the one before it did not
-        for j in range(s.n_types):
-            place_heads(s, j)
 
 
 @kernel
@@ -246,6 +230,7 @@ class Vqs(Fitting):
 
     name = "vqs"
     summary = "virtual queues by size with 4M - 4 configurations; one resource, alike servers (reconstruction)"
+    keeps = frozenset({"free", "fit"})
     memory = MEMORY
     arrive, complete = staticmethod(arrive), staticmethod(complete)
     join, leave, cancel = staticmethod(join), staticmethod(leave), staticmethod(cancel)
@@ -279,4 +264,5 @@ class VqsBf(Vqs):
 
     name = "vqs-bf"
     summary = "VQS, and best-fit into what its configurations leave free (reconstruction)"
+    keeps = frozenset({"free", "fit", "line"})
     fills = 1

@@ -7,7 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from slotwise.errors import InputError
-from slotwise.workloads.traces import alibaba, azure, columns, google2011, google2019, kubernetes, slurm, swf
+from slotwise.workloads.traces import (
+    alibaba,
+    azure,
+    columns,
+    google2011,
+    google2019,
+    journal,
+    kubernetes,
+    slurm,
+    swf,
+)
 from slotwise.workloads.traces.importing import Format, ImportReport, run_import
 from slotwise.workloads.traces.schema import Trace
 
@@ -21,6 +31,7 @@ FORMATS: dict[str, Format] = {
         swf.FORMAT,
         slurm.FORMAT,
         kubernetes.FORMAT,
+        journal.FORMAT,
         *columns.FORMATS,
     ]
 }

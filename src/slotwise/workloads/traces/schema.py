@@ -12,6 +12,7 @@ is started, and asks for w_n in R^R, w_n >= 0, all the while. On disk it is one 
 | `tenant` | String, optional | who asked |
 | `priority` | Int32, optional | larger is more urgent |
 | `censored` | Boolean, optional | the true duration is longer than the one seen |
+| `estimate` | Float64, optional | seconds, above 0: how long its user expected it to run |
 | `id` | String or Int64, optional | the job's name in its source |
 
 The units, the origin and (where the source has them) the servers stand in the file's metadata, as JSON under the
@@ -44,6 +45,7 @@ OPTIONAL: dict[str, tuple[pl.DataType, ...]] = {
     "tenant": (pl.String(),),
     "priority": (pl.Int32(),),
     "censored": (pl.Boolean(),),
+    "estimate": (pl.Float64(),),
     "id": (pl.String(), pl.Int64()),
 }
 
@@ -162,6 +164,8 @@ def fault_of(frame: pl.DataFrame, resources: tuple[str, ...], *, in_order: bool 
         return f"is not sorted by arrival (row {int(falls[0]) + 1} comes before row {int(falls[0])})"
     if frame["duration"][row := int(frame["duration"].arg_min() or 0)] <= 0:
         return f"has a duration of {frame['duration'][row]} in row {row}; durations are above 0"
+    if "estimate" in frame.columns and not (frame["estimate"].fill_null(1.0) > 0).all():
+        return "has an estimate that is not above 0"
     for name in resources:
         column = frame[DEMAND + name]
         if column[row := int(column.arg_min() or 0)] < 0:
@@ -195,6 +199,13 @@ class Trace:
     @property
     def duration(self) -> NDArray[np.float64]:
         return self.frame["duration"].to_numpy()
+
+    @property
+    def estimate(self) -> NDArray[np.float64] | None:
+        """How long users expected their jobs to run: where one has not said, how long it ran. None where nobody has."""
+        if "estimate" not in self.frame.columns:
+            return None
+        return self.frame["estimate"].fill_null(self.frame["duration"]).to_numpy()
 
     @property
     def span(self) -> float:

@@ -5,8 +5,8 @@ those requested (field 8) or, with the option `processors = allocated`, those it
 told, the other. A run that failed or was cancelled (status 0, 5) has ended: its duration is whole. Lines of status 2
 to 4 are parts of a job that has a line of its own, and are left out; one without such a line is censored where it
 was to be continued (2). The standard has memory in kB per processor; some logs have bytes or kB for the whole job, which
-the option `memory` says: `kb-per-cpu` (default), `kb` or `bytes`. Fields beyond 18, as some logs have, are not
-read.
+the option `memory` says: `kb-per-cpu` (default), `kb` or `bytes`. The time that was asked for (field 9) is the estimate. Fields
+beyond 18, as some logs have, are not read.
 
 Servers: a file `LOG.machines` beside the log (number, name, count, processors, speed, memory in kB), or one server
 of the header's MaxProcs, since a parallel job may span the machine. With `nodes = parts` a job that asks for more
@@ -42,6 +42,7 @@ PLACES = {
     "got_cpu": 4,
     "used_memory": 6,
     "asked_cpu": 7,
+    "asked_time": 8,
     "memory": 9,
     "status": 10,
     "user": 11,
@@ -177,6 +178,7 @@ def _chunks(frames: list[pl.DataFrame], with_memory: bool) -> Iterator[pl.DataFr
             pl.when(pl.col("user") >= 0).then(pl.col("user").cast(pl.Int64).cast(pl.String)).alias("tenant"),
             *([pl.col("batch")] if "batch" in jobs.columns else []),
             "censored",
+            pl.when(pl.col("asked_time") > 0).then(pl.col("asked_time")).alias("estimate"),
             pl.col("id") if jobs["id"].dtype == pl.String else pl.col("id").cast(pl.Int64),
         )
 

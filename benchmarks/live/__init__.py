@@ -1,0 +1,1 @@
+"""Benchmarks of the live service: `python -m benchmarks.live`."""

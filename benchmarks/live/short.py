@@ -1,0 +1,121 @@
+"""Short jobs: `/bin/true` again and again on two cores, through the service, durable; beside HyperQueue and `xargs -P 2`, in turns.
+
+The service commits every submission, placement and end to SQLite, synced, before it acts on it, and keeps each job's output. HyperQueue has one
+worker of two cores and no journal. xargs only starts processes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.live.running import served
+
+TURNS = 3
+HYPERQUEUE = """
+import sys, tempfile, time
+from hyperqueue import Job, LocalCluster
+from hyperqueue.cluster import WorkerConfig
+with LocalCluster() as cluster:
+    cluster.start_worker(WorkerConfig(cores=2))
+    client = cluster.client()
+    def run(count):
+        job = Job()
+        for _ in range(count):
+            job.program(["/bin/true"])
+        client.wait_for_jobs([client.submit(job)])
+    run(10)
+    began = time.perf_counter()
+    run(int(sys.argv[1]))
+    print(time.perf_counter() - began)
+"""
+
+
+def of_hyperqueue(python: Path, jobs: int) -> float:
+    """Jobs a second."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [python, "-c", HYPERQUEUE, str(jobs)], cwd=folder, check=True, capture_output=True, text=True
+        )
+    return jobs / float(done.stdout.split()[-1])
+
+
+def of_xargs(jobs: int) -> float:
+    """Jobs a second."""
+    began = time.perf_counter()
+    text = "x\n" * jobs
+    subprocess.run(["xargs", "-P", "2", "-n", "1", "/bin/true"], input=text, text=True, check=True)
+    return jobs / (time.perf_counter() - began)
+
+
+def of_slotwise(jobs: int) -> float:
+    """Jobs a second, from the submission to the end of the last."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "two.toml").write_text(
+            '[cluster]\nresources = ["cpu"]\nservers = [{ name = "this", count = 1, capacity = [2] }]\n'
+        )
+        with served(folder, str(folder / "two.toml"), "--engine", "local") as client:
+
+            def run(count: int) -> None:
+                handles = client.submit_many([{"argv": ["/bin/true"]}] * count)
+                while client.job(handles[-1].id).ended is None:
+                    time.sleep(0.05)
+                for at in range(0, count, 1000):
+                    page = client.jobs(id=[one.id for one in handles[at : at + 1000]], limit=1000)
+                    assert all(job.exit_code == 0 for job in page)
+
+            run(10)
+            began = time.perf_counter()
+            run(jobs)
+            return jobs / (time.perf_counter() - began)
+
+
+def hyperqueue_python() -> Path:
+    """A Python that has HyperQueue; it is installed into an environment of its own, as it is needed nowhere else."""
+    folder = Path("build") / "hyperqueue"
+    python = folder.absolute() / "bin" / "python"
+    if not (folder / "ready").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", "hyperqueue"], check=True)
+        (folder / "ready").touch()
+    return python
+
+
+def run(jobs: int = 2000, turns: int = TURNS) -> list[dict[str, Any]]:
+    """Rows of name, value, unit, detail."""
+    python = hyperqueue_python()
+    found: dict[str, list[float]] = {"slotwise": [], "hyperqueue": [], "xargs": []}
+    for _ in range(turns):
+        found["slotwise"].append(of_slotwise(jobs))
+        found["hyperqueue"].append(of_hyperqueue(python, jobs))
+        found["xargs"].append(of_xargs(jobs))
+    ratio = statistics.median(a / b for a, b in zip(found["slotwise"], found["hyperqueue"], strict=True))
+    load = f"load {os.getloadavg()[0]:.1f}"
+    rows: list[dict[str, Any]] = [
+        {
+            "name": f"short jobs: {name}",
+            "value": statistics.median(rates),
+            "unit": "jobs/s",
+            "detail": f"{jobs:,} x /bin/true on two cores, {turns} turns: {', '.join(f'{rate:.0f}' for rate in rates)}; {load}",
+        }
+        for name, rates in found.items()
+    ]
+    rows[0] |= {"goal": "at least HyperQueue's", "met": ratio >= 1.0}
+    rows.append(
+        {
+            "name": "short jobs: slotwise to hyperqueue",
+            "value": ratio,
+            "unit": "times",
+            "detail": "median of the turns",
+        }
+    )
+    return rows

@@ -1,0 +1,169 @@
+"""The log: which attempts were claimed, which run, how they ended.
+
+Lines: `B boot` the machine's boot, `C job attempt` claimed, `P job attempt pid start-time` runs, `E job attempt status time` ended,
+`S job attempt` settled: the service has written the end down, it can be forgotten.
+
+A line is written before what it says is acted on, and is synced a little later. That is enough, because there are two kinds of crash:
+
+- Processes are killed, all of them or some. What was written is in the kernel's cache and is there afterwards, synced or not.
+- The machine goes down. Then lines may be missing, but every job is dead too, and the boot has another number. An attempt of an earlier
+  boot without an end in the log, even one that is not in the log at all, may have run: it is lost, and is not started again.
+
+So nothing runs twice, and a job that ended less than `SYNC_SECONDS` before the machine went down ends as lost if the service has not heard
+of its end. Losses that are found are written down too, before they are told.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Iterable
+
+Key = tuple[int, int]
+End = tuple[int | None, float, str]
+"""status (None: not known), time, reason"""
+
+COMPACT_BYTES = 4_000_000
+SYNC_SECONDS = 0.25
+WENT_DOWN = "the machine went down while it ran, or just before; the exit status is not known"
+
+
+def boot() -> str:
+    """The number of the machine's boot."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+def end_line(key: Key, status: int | None, at: float, reason: str) -> str:
+    """How an end is written."""
+    return f"E {key[0]} {key[1]} {'?' if status is None else status} {at!r}{' ' + reason if reason else ''}\n"
+
+
+class Claims:
+    """The log of one folder. `claimed` and `ended` are what an earlier supervisor left; from then on `ended` is kept here."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder, self._path = folder, os.path.join(folder, "log")
+        self._boot = boot()
+        self.ended: dict[Key, End] = {}
+        """not settled"""
+        self.claimed: dict[Key, tuple[int, str]] = {}
+        """without an end: process and its start time, (0, '') where none is known"""
+        self.gap = True
+        """the machine went down since the log was written, or it has no log: unknown attempts may have run"""
+        self._lines: list[str] = []
+        self._file = -1
+        self._size = self._base = 0
+        self._unsynced_since: float | None = None
+        self._read()
+        self.compact([])
+
+    def _read(self) -> None:
+        try:
+            with open(self._path, encoding="ascii") as file:
+                text = file.read()
+        except FileNotFoundError:
+            return
+        for line in text[: text.rfind("\n") + 1].splitlines():  # a line without an end was not acted on
+            kind, *rest = line.split(" ", 5)
+            if kind == "B":
+                self.gap = rest[0] != self._boot
+                continue
+            key = int(rest[0]), int(rest[1])
+            if kind == "C":
+                self.claimed[key] = 0, ""
+            elif kind == "P":
+                self.claimed[key] = int(rest[2]), rest[3]
+            elif kind == "E":
+                self.claimed.pop(key, None)
+                status = None if rest[2] == "?" else int(rest[2])
+                self.ended[key] = status, float(rest[3]), rest[4] if len(rest) > 4 else ""
+            elif kind == "S":
+                self.ended.pop(key, None)
+        if self.gap:
+            now = time.time()
+            self.ended.update(dict.fromkeys(self.claimed, (None, now, WENT_DOWN)))
+            self.claimed.clear()
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def claim(self, key: Key) -> None:
+        """It is about to be started. An attempt from before the machine went down is not started any more, so the gap is over."""
+        self.close_gap(())
+        self._lines.append(f"C {key[0]} {key[1]}\n")
+
+    def runs(self, key: Key, pid: int, since: str) -> None:
+        """It has a process."""
+        self._lines.append(f"P {key[0]} {key[1]} {pid} {since or '-'}\n")
+
+    def end(self, key: Key, status: int | None, reason: str) -> None:
+        """It has ended."""
+        self.ended[key] = end = status, time.time(), reason
+        self._lines.append(end_line(key, *end))
+
+    def settle(self, key: Key) -> None:
+        """Its end may be forgotten."""
+        if self.ended.pop(key, None) is not None:
+            self._lines.append(f"S {key[0]} {key[1]}\n")
+
+    def close_gap(self, unknown: Iterable[Key]) -> None:
+        """These are all attempts from before that are not in the log: the service asks for them first of all."""
+        if self.gap:
+            for key in unknown:
+                self.end(key, None, WENT_DOWN)
+            self._lines.append(f"B {self._boot}\n")
+            self.gap = False
+
+    def write(self) -> bool:
+        """Append what was gathered. False where the disk is full: it stays gathered, and nothing of it may be acted on."""
+        if self._lines:
+            data = "".join(self._lines).encode("ascii", "replace")
+            try:
+                if os.write(self._file, data) < len(data):
+                    raise OSError(errno.ENOSPC, "no space left")
+            except OSError:
+                os.ftruncate(self._file, self._size)  # no half lines
+                return False
+            self._lines.clear()
+            self._size += len(data)
+            if self._unsynced_since is None:
+                self._unsynced_since = time.monotonic()
+        return True
+
+    def sync(self, now: float) -> bool:
+        """Now and then: to the disk with what was written. False where something is left to be written or synced."""
+        if self._unsynced_since is not None and now - self._unsynced_since >= SYNC_SECONDS:
+            try:
+                os.fdatasync(self._file)
+            except OSError:
+                return False
+            self._unsynced_since = None
+        return not self._lines and self._unsynced_since is None
+
+    def grown(self) -> bool:
+        """Whether it is time to write it anew."""
+        return self._size - self._base > COMPACT_BYTES
+
+    def compact(self, running: Iterable[tuple[Key, int, str]]) -> None:
+        """A new log of what is not settled, in place of the old one."""
+        with open(self._path + ".new", "w", encoding="ascii") as file:
+            if not self.gap:
+                file.write(f"B {self._boot}\n")
+            claimed = [(key, *process) for key, process in self.claimed.items()]
+            for key, pid, since in (*claimed, *running):
+                file.write(f"C {key[0]} {key[1]}\n")
+                if pid:
+                    file.write(f"P {key[0]} {key[1]} {pid} {since or '-'}\n")
+            for key, end in self.ended.items():
+                file.write(end_line(key, *end))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(self._path + ".new", self._path)
+        folder = os.open(self._folder, os.O_RDONLY)
+        os.fsync(folder)
+        os.close(folder)
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        self._size = self._base = os.fstat(self._file).st_size

@@ -1,0 +1,75 @@
+"""The file that a job writes to.
+
+It stays locked (flock) as long as any process of the job has it open. So a supervisor that takes over after a killed one sees which of its
+jobs still run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+
+PUNCH_HOLE, KEEP_SIZE = 2, 1
+BLOCK = 4096
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def output_path(folder: str, job: int, attempt: int) -> str:
+    """Where the output of an attempt lies."""
+    return os.path.join(folder, "output", str(job // 1000), f"{job}.{attempt}")
+
+
+def open_output(path: str) -> int:
+    """A new output, locked by whoever inherits it."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    try:
+        output = os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+        output = os.open(path, flags, 0o600)
+    fcntl.flock(output, fcntl.LOCK_EX)
+    return output
+
+
+def drop_if_empty(path: str) -> None:
+    """Most jobs write nothing: their files need not stay."""
+    try:
+        if not os.stat(path).st_size:
+            os.unlink(path)
+    except FileNotFoundError:
+        return  # it was never made
+
+
+def is_held(path: str) -> bool:
+    """Whether a process of the job still has it open."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def shorten(path: str, limit: int) -> None:
+    """Keep the first and the last half of the limit on the disk; what lies between becomes a hole in the file."""
+    try:
+        size = os.stat(path).st_size
+    except FileNotFoundError:
+        return
+    half = limit // 2 // BLOCK * BLOCK
+    end = (size - half) // BLOCK * BLOCK
+    if size <= limit or end <= half:
+        return
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        offset, length = ctypes.c_int64(half), ctypes.c_int64(end - half)
+        if _libc.fallocate(descriptor, PUNCH_HOLE | KEEP_SIZE, offset, length):
+            os.ftruncate(descriptor, limit)  # a file system without holes: the end is lost instead of the middle
+    finally:
+        os.close(descriptor)

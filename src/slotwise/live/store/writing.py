@@ -1,0 +1,91 @@
+"""What both databases write in the same words; `?` stands for a value in all of them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from itertools import groupby, islice
+from typing import Any
+
+from slotwise.errors import InputError
+from slotwise.live.store.reading import Reading
+from slotwise.live.store.records import Checkpoint, StoreBrokenError, Token
+from slotwise.live.store.schema import NEWEST, TABLES
+
+PIECE = 1000
+"""rows of a backup that are loaded together"""
+
+
+class Writing(Reading):
+    """Changes in SQL over two kinds of transaction."""
+
+    url: str
+    placeholder = "?"
+
+    @abstractmethod
+    def as_writer(self) -> AbstractContextManager[Any]:
+        """A transaction of the one writer: all or nothing, FencedError where another has taken over."""
+
+    @abstractmethod
+    def as_anybody(self) -> AbstractContextManager[Any]:
+        """A transaction that needs no writer's right."""
+
+    def words(self, text: str) -> str:
+        """A statement in the words of the database."""
+        return text.replace("?", self.placeholder)
+
+    def save_checkpoint(self, checkpoint: Checkpoint) -> None:
+        with self.as_writer() as connection:
+            connection.execute(self.words("DELETE FROM checkpoint WHERE seq = ?"), (checkpoint.seq,))
+            connection.execute(self.words("INSERT INTO checkpoint VALUES (?, ?, ?, ?)"), checkpoint)
+
+    def trim(self, *, journal_before: float, jobs_before: float, limit: int) -> int:
+        with self.as_writer() as connection:
+
+            def run(text: str, *values: Any) -> Any:
+                return connection.execute(self.words(text), values)
+
+            row = run("SELECT max(seq) FROM checkpoint WHERE time < ?", journal_before).fetchone()
+            kept_from = -1 if row[0] is None else row[0]
+            gone: int = run(
+                "DELETE FROM journal WHERE seq IN (SELECT seq FROM journal WHERE seq <= ? ORDER BY seq LIMIT ?)",
+                kept_from,
+                limit,
+            ).rowcount
+            run("DELETE FROM checkpoint WHERE seq < ?", kept_from)
+            gone += run(
+                "DELETE FROM job WHERE id IN (SELECT id FROM job WHERE ended < ? ORDER BY id LIMIT ?)",
+                jobs_before,
+                limit,
+            ).rowcount
+            run("DELETE FROM spec WHERE id < (SELECT coalesce(min(spec), 0) FROM job)")
+            return gone
+
+    def add_token(self, token: Token) -> None:
+        with self.as_anybody() as connection:
+            connection.execute(self.words("INSERT INTO token VALUES (?, ?, ?, ?, ?)"), token)
+
+    def drop_token(self, token: str) -> bool:
+        with self.as_anybody() as connection:
+            return bool(connection.execute(self.words("DELETE FROM token WHERE id = ?"), (token,)).rowcount)
+
+    def load(self, rows: Iterator[tuple[str, list[Any]]]) -> int:
+        total = 0
+        with self.as_writer() as connection:
+            for table in TABLES:
+                if connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone():
+                    raise InputError("is not empty", where=self.url, remedy="restore into a new store")
+            for table, values in groupby(rows, key=lambda row: row[0]):
+                while piece := [row for _, row in islice(values, PIECE)]:
+                    text = self.words(f"INSERT INTO {table} VALUES ({', '.join('?' * len(piece[0]))})")
+                    connection.cursor().executemany(text, piece)
+                    total += len(piece)
+        return total
+
+    def check_version(self, version: int) -> None:
+        """Refuse what a later program has written."""
+        if version > NEWEST:
+            raise StoreBrokenError(
+                f"{self.url}: the store is of version {version}, newer than this program knows ({NEWEST}); upgrade slotwise"
+            )

@@ -1,0 +1,79 @@
+"""Figures of a scheduler at one moment, for dashboards: what runs, what is used, how much more would fit, how many servers turn.
+
+With K[l, j] jobs of type j on server l, demands W[j, r] and capacities C[l, r]: used[r] = sum_l sum_j K[l, j] W[j, r] by the sizes of types, and of
+type j there would fit sum_l min_r floor((C[l, r] - sum_i K[l, i] W[i, r]) / W[j, r]) jobs more, over servers that take jobs and may hold it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slotwise.scheduling.scheduler import Scheduler
+from slotwise.scheduling.state import CLASS, PRESENT, SERVER_COLUMNS, STATUS
+
+
+class Figures(NamedTuple):
+    """By type, by resource, and of all servers that are there."""
+
+    running: dict[str, int]
+    capacity: dict[str, float]
+    used: dict[str, float]
+    room: dict[str, int]
+    """how many more jobs of each type alone would fit"""
+
+
+class Moment(NamedTuple):
+    """A copy of what figures are made from, so that they can be worked out while the scheduler goes on."""
+
+    rows: NDArray[np.int32]
+    most: NDArray[np.int64]
+    """(C, J): the most jobs of each type on an empty server of each class; 0: it may not hold any"""
+    demand: NDArray[np.int64]
+    capacity: NDArray[np.int64]
+    digits: tuple[int, ...]
+    types: tuple[str, ...]
+    resources: tuple[str, ...]
+    turning: int
+    """servers that turn to another configuration: they start no job, or only jobs of it"""
+
+    @classmethod
+    def of(cls, core: Scheduler) -> Moment:
+        """Now."""
+        view = core._view()
+        store, state = view.store, view.store.state
+        J = len(view.types)
+        servers = store.arrays["servers"]
+        there = servers[:, STATUS] > 0
+        return cls(
+            servers[there, : SERVER_COLUMNS + J],
+            np.array(store.arrays["most"]),
+            np.array(store.sizes.demand),
+            np.array(store.sizes.capacity),
+            tuple(store.sizes.digits),
+            tuple(one.name for one in view.types),
+            tuple(view.cluster.resources),
+            int(state.n_stalled),
+        )
+
+    def figures(self) -> Figures:
+        """What it comes to."""
+        counts = self.rows[:, SERVER_COLUMNS:].astype(np.int64)
+        capacity = self.capacity[self.rows[:, CLASS]]
+        used = counts @ self.demand
+        unit = [10.0**-digits for digits in self.digits]
+        free = (capacity - used)[self.rows[:, STATUS] == PRESENT]
+        classes = self.rows[self.rows[:, STATUS] == PRESENT, CLASS]
+        room = {}
+        for j, name in enumerate(self.types):
+            asked = self.demand[j] > 0
+            fits = np.maximum(free[:, asked] // self.demand[j, asked], 0).min(axis=1) if asked.any() else 0
+            room[name] = int((fits * (self.most[classes, j] > 0)).sum())
+        return Figures(
+            dict(zip(self.types, counts.sum(axis=0).tolist(), strict=True)),
+            {name: float(capacity[:, r].sum() * unit[r]) for r, name in enumerate(self.resources)},
+            {name: float(used[:, r].sum() * unit[r]) for r, name in enumerate(self.resources)},
+            room,
+        )

@@ -1,0 +1,202 @@
+"""The waiting jobs by what they ask for: the oldest that fits a room, or the largest, without looking at every one.
+
+A binary tree over the demand vectors of the waiting jobs (`linetree` keeps it). Each node knows of the jobs below it
+
+    low_r = min w_r,   high_r = max w_r,   the order of arrival of the oldest,   the shortest expected duration.
+
+A node whose low does not fit the room is skipped whole; one whose high fits holds nothing but jobs that fit. A search goes
+down to the more promising child first and skips what cannot beat the best job found so far. The promise for "oldest" is the oldest
+below; for a score that grows with the demand (largest share, dot product with what is free) it is the score of min(high, room).
+
+With one resource a search takes O(log n) steps for n distinct demands. With R resources it is that of a k-d tree: O(log n)
+when jobs that fit are frequent, and at most O(n^(1 - 1/R)) when demands are spread evenly and nearly all must be ruled out.
+
+What is found depends on the jobs only, never on the layout of the tree: ties go to the older job, and no two are equally old.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slotwise._kernel import kernel
+from slotwise.scheduling.linetree import (
+    LEFT,
+    LEVEL,
+    OLDEST,
+    RIGHT,
+    YOUNGEST,
+    file_last,
+    high,
+    low,
+    nodes,
+    roots,
+    shortest_time,
+    stack,
+    type_of_group,
+)
+from slotwise.scheduling.state import State, allowed, capacity, largest_capacity
+
+NOBODY = -1
+BY_SHARE, BY_DOT = 0, 1
+"""scores of `largest`"""
+
+
+@kernel
+def covered(size: NDArray[np.int64], room: NDArray[np.int64]) -> bool:
+    """Whether the room has that much of everything."""
+    for r in range(size.shape[0]):
+        if size[r] > room[r]:
+            return False
+    return True
+
+
+@kernel
+def first_in_line(s: State) -> int:
+    """The job that has waited longest of all, -1 where nobody waits."""
+    file_last(s)
+    best = NOBODY
+    for g in range(s.n_line_groups):
+        root = roots(s)[g]
+        if root >= 0 and (best < 0 or nodes(s)[root, OLDEST] < nodes(s)[best, OLDEST]):
+            best = root
+    return _oldest_below(s, best) if best >= 0 else NOBODY
+
+
+@kernel
+def oldest(s: State, room: NDArray[np.int64], c: int) -> int:
+    """The job that has waited longest of those that fit the room and may run on servers of class c, -1 where there is none."""
+    file_last(s)
+    rows, lows, highs, todo = nodes(s), low(s), high(s), stack(s)
+    best, n = NOBODY, _roots_for(s, c)
+    while n > 0:
+        n -= 1
+        node = todo[n]
+        if (best >= 0 and rows[node, OLDEST] > rows[best, OLDEST]) or not covered(lows[node], room):
+            continue
+        if rows[node, LEVEL] < 0 or covered(highs[node], room):
+            best = node
+            continue
+        n = _push(s, node, n)
+    return _oldest_below(s, best) if best >= 0 else NOBODY
+
+
+@kernel
+def largest(s: State, room: NDArray[np.int64], c: int, rule: int) -> int:
+    """The job of the largest score of those that fit the room and may run on servers of class c, -1 where there is none.
+
+    BY_SHARE: the largest share of any resource of the largest servers, then the sum of the shares. BY_DOT: the sum of the products of
+    the shares of demand and room, of a server of class c. Of equal ones the oldest."""
+    file_last(s)
+    rows, lows, todo = nodes(s), low(s), stack(s)
+    whole = capacity(s)[c] if rule == BY_DOT else largest_capacity(s)
+    best, first, second = NOBODY, 0.0, 0.0
+    n = _roots_for(s, c)
+    while n > 0:
+        n -= 1
+        node = todo[n]
+        if not covered(lows[node], room):
+            continue
+        a, b = _score(s, node, room, whole, rule)
+        if best >= 0 and not _beats(a, b, rows[node, OLDEST], first, second, rows[best, OLDEST]):
+            continue
+        if rows[node, LEVEL] < 0:
+            best, first, second = node, a, b
+            continue
+        left, right = rows[node, LEFT], rows[node, RIGHT]
+        a, b = _score(s, left, room, whole, rule)
+        e, f = _score(s, right, room, whole, rule)
+        right_first = _beats(e, f, rows[right, OLDEST], a, b, rows[left, OLDEST])
+        todo[n] = left if right_first else right
+        todo[n + 1] = right if right_first else left
+        n += 2
+    return int(rows[best, LEFT]) if best >= 0 else NOBODY
+
+
+@kernel
+def oldest_harmless(
+    s: State,
+    after: int,
+    elsewhere: NDArray[np.int64],
+    room: NDArray[np.int64],
+    spare: NDArray[np.int64],
+    until: float,
+) -> int:
+    """The oldest job that came after `after` and that some room is for: that elsewhere; or this room, if the job is expected to end by
+    `until` or takes no more than what is to spare. -1 where there is none. Only where each job is a leaf."""
+    file_last(s)
+    rows, lows, todo = nodes(s), low(s), stack(s)
+    best, n = NOBODY, _roots_for(s, NOBODY)
+    while n > 0:
+        n -= 1
+        node = todo[n]
+        if rows[node, YOUNGEST] <= after or (best >= 0 and rows[node, OLDEST] > rows[best, OLDEST]):
+            continue
+        size = lows[node]
+        if not covered(size, elsewhere):
+            in_time = s.now + shortest_time(s)[node] <= until
+            if not covered(size, room) or not (in_time or covered(size, spare)):
+                continue
+        if rows[node, LEVEL] < 0:
+            best = node
+            continue
+        n = _push(s, node, n)
+    return int(rows[best, LEFT]) if best >= 0 else NOBODY
+
+
+@kernel
+def _roots_for(s: State, c: int) -> int:
+    """Put the trees of types that may run on class c (-1: any class) on the stack; returns how many."""
+    n = 0
+    for g in range(s.n_line_groups):
+        if roots(s)[g] >= 0 and (c < 0 or not s.restricted or allowed(s)[c, type_of_group(s)[g]] > 0):
+            stack(s)[n] = roots(s)[g]
+            n += 1
+    return n
+
+
+@kernel
+def _push(s: State, node: int, n: int) -> int:
+    """Put the children on the stack so that the one with the older job comes next."""
+    rows, todo = nodes(s), stack(s)
+    left, right = rows[node, LEFT], rows[node, RIGHT]
+    swap = rows[right, OLDEST] < rows[left, OLDEST]
+    todo[n] = left if swap else right
+    todo[n + 1] = right if swap else left
+    return n + 2
+
+
+@kernel
+def _oldest_below(s: State, node: int) -> int:
+    rows = nodes(s)
+    while rows[node, LEVEL] >= 0:
+        left = rows[node, LEFT]
+        node = left if rows[left, OLDEST] == rows[node, OLDEST] else rows[node, RIGHT]
+    return int(rows[node, LEFT])
+
+
+@kernel
+def _score(
+    s: State, node: int, room: NDArray[np.int64], whole: NDArray[np.int64], rule: int
+) -> tuple[float, float]:
+    """No job below the node that fits the room has a larger score; for a leaf that fits it is its own."""
+    highest, share, total = high(s)[node], 0.0, 0.0
+    for r in range(s.n_resources):
+        if whole[r] > 0:
+            part = min(highest[r], room[r]) / whole[r]
+            if rule == BY_DOT:
+                total += part * (room[r] / whole[r])
+            else:
+                share = max(share, part)
+                total += part
+    return share, total
+
+
+@kernel
+def _beats(a: float, b: float, born: int, first: float, second: float, age: int) -> bool:
+    """Whether the score (a, b) of a job that came at `born` is better than another one."""
+    if a != first:
+        return a > first
+    if b != second:
+        return b > second
+    return born < age
