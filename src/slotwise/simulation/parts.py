@@ -62,16 +62,16 @@ def _schedule() -> None:
     """Every verb."""
     scenario = load_scenario("example1")
     scheduler = Scheduler(scenario.cluster, scenario.types, Eager())
-    scheduler.submit("a", scenario.types[0].name)
-    scheduler.cancel("a")
-    scheduler.tick()
-    (server, *_) = scheduler.servers
+    kind, (server, *_) = scenario.types[0].name, scheduler.servers
+    scheduler.submit("runs", kind)
+    scheduler.complete("runs")
     scheduler.drain_server(server)
+    scheduler.submit("waits", kind)
+    scheduler.cancel("waits")
     scheduler.resume_server(server)
-    scheduler.submit("b", scenario.types[0].name)
-    scheduler.complete("b")
-    scheduler.submit("c", scenario.types[0].name)
-    scheduler.requeue("c")
+    scheduler.submit("waits again", kind)
+    scheduler.requeue("waits again")
+    scheduler.tick()
     scheduler.fail_server(server)
     scheduler.remove_server(server)
 

@@ -206,8 +206,8 @@ def _drive(
     while True:
         jobs = chunk.time, chunk.job_type, chunk.duration, demands, _expected(chunk, store)
         if changes:
-            ups_and_downs = hooks.join, hooks.leave
-            what = churn.run(state, a, m, hooks.arrive, hooks.complete, hooks.tick, *ups_and_downs, *jobs, *events)
+            five = hooks.arrive, hooks.complete, hooks.tick, hooks.join, hooks.leave
+            what = churn.run(state, a, m, *five, *jobs, *events)
         else:
             what = loop.run_jobs(state, a, m, hooks.arrive, hooks.complete, hooks.tick, *jobs, np.inf)
         if what == loop.DONE:
