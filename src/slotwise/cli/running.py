@@ -16,7 +16,6 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from slotwise.cli.compiling import shown
 from slotwise.errors import InputError
 from slotwise.model import Scenario, shipped_scenarios
-from slotwise.scheduling.policies import POLICIES
 from slotwise.simulation.choice import Choice
 from slotwise.simulation.engines import OnProgress
 
@@ -32,6 +31,8 @@ def scenario_names(incomplete: str) -> list[str]:
 
 def policy_names(incomplete: str) -> list[str]:
     """For completion: a policy, or one more after a comma."""
+    from slotwise.scheduling.policies import POLICIES  # with the compiler: not for commands that run nothing
+
     before = incomplete[: incomplete.rfind(",") + 1]
     return [before + name for name in POLICIES if (before + name).startswith(incomplete)]
 
