@@ -11,6 +11,7 @@ from slotwise.live.store.protocol import Store
 from slotwise.live.store.records import Checkpoint, Entry
 from slotwise.model import JobType, ServerClass
 from slotwise.scheduling import Scheduler
+from slotwise.scheduling.compact import unpacked
 from slotwise.scheduling.events import KINDS, Event, Outcome, as_dict, from_dict
 from slotwise.scheduling.situation import Situation
 
@@ -104,7 +105,7 @@ def rows(store: Store, after: int) -> Iterator[Entry]:
 
 def core_of(checkpoint: Checkpoint) -> Scheduler:
     """The core that a checkpoint keeps."""
-    return Scheduler.from_situation(Situation.from_dict(json.loads(checkpoint.body)["situation"]))
+    return Scheduler.from_situation(Situation.from_dict(unpacked(checkpoint.body)["situation"]))
 
 
 def replay(store: Store) -> Replayed:
@@ -134,7 +135,7 @@ def replay(store: Store) -> Replayed:
             if checkpoint is not None:
                 if core is None or entry.event.startswith(EPOCH):
                     core = core_of(checkpoint)
-                elif json.loads(checkpoint.body)["situation"] == json.loads(core.situation().to_json()):
+                elif unpacked(checkpoint.body)["situation"] == json.loads(core.situation().to_json()):
                     n_same += 1
                 else:
                     differences.append(Difference(entry.seq, [["the situation that was kept"]], [["another one"]]))

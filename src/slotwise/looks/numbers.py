@@ -63,12 +63,12 @@ def cell(value: Any) -> str:
 
 def with_band(mean: float | None, low: float | None, high: float | None) -> str:
     """12.3 ± 0.4, or 12.3 [4, 31] where the interval is not symmetric"""
-    if mean is None or low is None or high is None or not math.isfinite(high - low):
+    if mean is None or low is None or high is None or low == high or not math.isfinite(high - low):
         return measured(mean, 3)
     half = (high - low) / 2
     if abs((low + high) / 2 - mean) > LOPSIDED * half:
         return f"{brief(mean)} [{brief(low)}, {brief(high)}]"
-    return f"{brief(mean)} ± {brief(half) if half >= 100 or half == 0 else f'{half:.2g}'}"
+    return f"{brief(mean)} ± {brief(half) if half >= 100 else f'{half:.2g}'}"
 
 
 def printable(text: str) -> str:

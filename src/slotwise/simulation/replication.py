@@ -204,12 +204,15 @@ def _drive(
     kept: list[NDArray[np.int64]] = []
     changes, events = timeline.any, (np.zeros(0), np.zeros((0, 3), np.int64))
     while True:
-        jobs = chunk.time, chunk.job_type, chunk.duration, demands, _expected(chunk, store)
+        when, kinds, service, expected = chunk.time, chunk.job_type, chunk.duration, _expected(chunk, store)
+        arrive, complete, tick, join, leave = hooks.arrive, hooks.complete, hooks.tick, hooks.join, hooks.leave
         if changes:
-            five = hooks.arrive, hooks.complete, hooks.tick, hooks.join, hooks.leave
-            what = churn.run(state, a, m, *five, *jobs, *events)
+            columns = when, kinds, service, demands, expected, events[0], events[1]
+            what = churn.run(state, a, m, arrive, complete, tick, join, leave, *columns)
         else:
-            what = loop.run_jobs(state, a, m, hooks.arrive, hooks.complete, hooks.tick, *jobs, np.inf)
+            what = loop.run_jobs(
+                state, a, m, arrive, complete, tick, when, kinds, service, demands, expected, np.inf
+            )
         if what == loop.DONE:
             return kept
         if fault := fault_of(store.policy, hooks, state.failed):
