@@ -1,7 +1,9 @@
 """`python -m benchmarks.policies`: every policy on every scenario of the suite, and how far each is from the best.
 
 For each scenario: the lower bound, the best stable policy's figure, and each policy's ratio to it, of mean queue, mean wait
-and p99 wait; `diverges` where the queue grows. Then, for each policy, on how many scenarios it is how close to the best. With
+and p99 wait, p99.9 and the longest wait; `diverges` where the queue grows. Then, for each policy, on how many scenarios it is how close to
+the best that knows no durations. `--part` runs the families of `families.py`, `--quick` a short choice of everything. Results are kept
+under build/policies and used again while the code that they came from is the same. With
 `--search` it looks instead for seeds on which a common policy diverges or is far from the best; with `--google` for the
 servers that the Google window needs.
 """
@@ -15,12 +17,26 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.policies import tables
+from benchmarks.policies.cache import Cache
+from benchmarks.policies.families import PARTS, family_entries
 from benchmarks.policies.google import google
-from benchmarks.policies.running import POLICIES, Row, run_all
+from benchmarks.policies.running import POLICIES, Row, Runner
 from benchmarks.policies.searching import search
-from benchmarks.policies.suite import suite
+from benchmarks.policies.suite import Entry, suite
 from benchmarks.policies.traces import google_window
 
+EVENTS, QUICK_EVENTS = 1_000_000, 150_000
+QUICK = ("guarded", "algorithm1", "best-fit", "first-fit", "quickswap", "easy-backfill")
+QUICK_EACH = 4
+"""scenarios of each family, about"""
+QUICK_OLD = (
+    "example1",
+    "table1-20-0.89",
+    "trap-10-5-2-x20-0.95",
+    "trap-10-10-1-x5-0.9",
+    "random-1003",
+    "random-1017",
+)
 ALLOWED = 3.0
 """times the p99 wait of a type under algorithm1"""
 
@@ -35,6 +51,12 @@ def report(rows: list[Row], policies: list[str], command: str) -> list[str]:
         *tables.markdown(tables.scenarios(rows)),
         "",
     ]
+    lines += ["By family: geometric mean of the ratio to the best, in brackets how often it diverges.", ""]
+    lines += [*tables.markdown(tables.families(rows, policies)), ""]
+    waits = tables.longest(rows, policies)
+    if len(waits) > 1:
+        lines += ["Waits on logs of parallel machines, as multiples of those under easy-backfill.", ""]
+        lines += [*tables.markdown(waits), ""]
     if {"guarded", "algorithm1"} <= set(policies):
         said, worst = starvation(rows)
         lines += [
@@ -63,21 +85,23 @@ def main() -> None:
     parser.add_argument(
         "--labelled", action="store_true", help="clusters whose servers have labels that types require"
     )
-    parser.add_argument("--policies", default=",".join(POLICIES), help="names, with commas between")
-    parser.add_argument("--only", default="", help="only scenarios whose name contains this")
-    parser.add_argument("--events", type=int, default=1_000_000, help="arrivals and completions of each run")
-    parser.add_argument("--runs", type=int, default=2, help="independent runs")
+    parser.add_argument(
+        "--part", choices=PARTS, help="a part of the families: tune, decide, or last (look at it once)"
+    )
+    parser.add_argument("--quick", action="store_true", help="a few short scenarios of each kind, for development")
+    parser.add_argument("--policies", default="", help="names, with commas between")
+    parser.add_argument("--only", default="", help="only families or scenarios whose name contains this")
+    parser.add_argument("--events", type=int, help=f"arrivals and completions of each run (default {EVENTS:,})")
+    parser.add_argument("--runs", type=int, help="independent runs (default 2)")
+    parser.add_argument("--afresh", action="store_true", help="do not use, or keep, results under build/policies")
     parser.add_argument("--threads", type=int, default=2, help="runs at the same time")
     parser.add_argument("--json", type=Path, help="write all figures to this file")
-    parser.add_argument(
-        "--resume", action="store_true", help="keep the scenarios that are in the --json file already"
-    )
     parser.add_argument("--markdown", type=Path, help="write the results to this file")
     parser.add_argument("--search", type=int, metavar="N", help="look through N seeds for traps")
     parser.add_argument("--google", action="store_true", help="servers for equal mean wait on the Google window")
     arguments = parser.parse_args()
     if arguments.search:
-        search(arguments.search, arguments.events, arguments.runs)
+        search(arguments.search, arguments.events or EVENTS, arguments.runs or 2)
         return
     if arguments.google:
         trace = google_window()
@@ -88,32 +112,64 @@ def main() -> None:
         if arguments.markdown:
             arguments.markdown.write_text("Written by `python -m benchmarks.policies --google`.\n\n" + text)
         return
-    policies = arguments.policies.split(",")
-    entries = [e for e in suite(arguments.held_out, arguments.labelled) if arguments.only in e.name]
+    policies = arguments.policies.split(",") if arguments.policies else [*(QUICK if arguments.quick else POLICIES)]
+    entries = [e for e in chosen(arguments) if arguments.only in e.family or arguments.only in e.name]
     if not entries:
-        sys.exit(f"no scenario has {arguments.only!r} in its name")
-    known: dict[str, Row] = {}
-    if arguments.resume and arguments.json and arguments.json.exists():
-        known = {found["name"]: Row.from_dict(found) for found in json.loads(arguments.json.read_text())}
+        sys.exit(f"no family or scenario has {arguments.only!r} in its name")
+    runner = Runner(
+        events=arguments.events or (QUICK_EVENTS if arguments.quick else EVENTS),
+        runs=arguments.runs or (1 if arguments.quick else 2),
+        threads=arguments.threads,
+        cache=Cache(on=not arguments.afresh),
+        say=lambda text: print(f"... {text}", file=sys.stderr, flush=True),
+    )
     rows = []
-    for entry in entries:
-        kept = known.get(entry.name)
-        again = run_all([entry], policies, arguments.events, arguments.runs, threads=arguments.threads)
-        row = kept if kept is not None else next(iter(again))
-        print(tables.in_detail(row), flush=True)
-        rows.append(row)
+    for n, entry in enumerate(entries, 1):
+        print(f"{n} of {len(entries)}: {entry.name}", file=sys.stderr, flush=True)
+        rows.append(runner.row(entry, policies))
+        print(tables.in_detail(rows[-1]), flush=True)
         if arguments.json:
             arguments.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
-    print(f"\n{len(tables.compared(rows))} scenarios; mean queue against the best policy's")
+    print(f"\n{len(tables.compared(rows))} scenarios; mean queue against the best policy's that knows no durations")
     print(tables.aligned(tables.summary(rows, policies)))
+    print("\nby family: geometric mean of the ratio to the best [diverges]")
+    print(tables.aligned(tables.families(rows, policies)))
+    waits = tables.longest(rows, policies)
+    if len(waits) > 1:
+        print("\nwaits on logs of parallel machines, as multiples of those under easy-backfill")
+        print(tables.aligned(waits))
     if {"guarded", "algorithm1"} <= set(policies):
         said, worst = starvation(rows)
         print(f"\n{said}")
         print(tables.aligned([["scenario", "type", "waits", "guarded", "algorithm1", "ratio"], *worst]))
     if arguments.markdown:
-        which = " --labelled" if arguments.labelled else " --held-out" if arguments.held_out else ""
-        command = f"python -m benchmarks.policies{which}"
-        arguments.markdown.write_text("\n".join(report(rows, policies, command)) + "\n")
+        arguments.markdown.write_text("\n".join(report(rows, policies, command_of(arguments))) + "\n")
+
+
+def chosen(arguments: argparse.Namespace) -> list[Entry]:
+    """The scenarios that were asked for."""
+    if arguments.quick:
+        found = family_entries("tune")
+        seen: dict[str, int] = {}
+        for entry in found:
+            seen[entry.family] = seen.get(entry.family, 0) + 1
+        step = {family: max(1, count // QUICK_EACH) for family, count in seen.items()}
+        picked, at = [], dict.fromkeys(seen, 0)
+        for entry in found:
+            if at[entry.family] % step[entry.family] == 0:
+                picked.append(entry)
+            at[entry.family] += 1
+        return [*(e for e in suite() if e.name in QUICK_OLD), *picked]
+    if arguments.part:
+        return family_entries(arguments.part)
+    return suite(arguments.held_out, arguments.labelled)
+
+
+def command_of(arguments: argparse.Namespace) -> str:
+    """The command that wrote the report."""
+    which = " --labelled" if arguments.labelled else " --held-out" if arguments.held_out else ""
+    which = f" --part {arguments.part}" if arguments.part else " --quick" if arguments.quick else which
+    return f"python -m benchmarks.policies{which}"
 
 
 if __name__ == "__main__":

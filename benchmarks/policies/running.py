@@ -14,14 +14,15 @@ run says little (under algorithm1 the p99 of 42 jobs of alibaba2017 is 0 in one 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.random import SeedSequence
 
+from benchmarks.policies.cache import Cache
 from benchmarks.policies.suite import Entry
 from benchmarks.policies.traces import WARMUP
 from slotwise.errors import InputError
@@ -50,8 +51,12 @@ POLICIES = (
     "myopic-maxweight",
     "kubernetes-least-allocated",
     "kubernetes-most-allocated",
+    "quickswap",
+    "easy-backfill",
 )
-"""every policy for clusters of any shape that neither blocks (fifo) nor knows the future (easy-backfill)"""
+"""every policy for clusters of any shape that does not block (fifo)"""
+KNOWS = ("easy-backfill",)
+"""these know how long each job will run: they are shown, but are not what others are compared with"""
 SMALL, SLACK = 5.0, 2.0
 """queues under SMALL are compared with SLACK allowed"""
 LONGER, ROUNDS = 4, 1
@@ -73,7 +78,12 @@ class Figures:
     mean_wait: float
     """of all that arrived after the warm-up, by Little's law, those who still wait at the end included"""
     p99_wait: float
+    p999_wait: float
+    longest_wait: float
+    """those who still wait at the end included"""
     p99_by_type: tuple[float, ...]
+    p999_by_type: tuple[float, ...]
+    longest_by_type: tuple[float, ...]
     waits_by_type: tuple[int, ...]
     """how many jobs these are the p99 of"""
     events_per_second: float
@@ -84,6 +94,7 @@ class Row:
     """One scenario: the bound and every policy's figures (None where the policy is not for it)."""
 
     name: str
+    family: str
     bound: float
     types: tuple[str, ...]
     trace: bool = False
@@ -92,19 +103,11 @@ class Row:
     figures: dict[str, Figures | None] = field(default_factory=dict)
 
     def best(self, figure: str) -> float:
-        """The least of a figure over the stable policies; nan where there is none."""
-        values = [getattr(f, figure) for f in self.figures.values() if f is not None and f.stable]
+        """The least of a figure over the stable policies that know no durations; nan where there is none."""
+        values = [
+            getattr(f, figure) for p, f in self.figures.items() if f is not None and f.stable and p not in KNOWS
+        ]
         return min(values) if values else math.nan
-
-    @classmethod
-    def from_dict(cls, found: dict[str, Any]) -> Row:
-        """From what `dataclasses.asdict` made of one."""
-        tuples = ("p99_by_type", "waits_by_type")
-        figures = {
-            name: Figures(**f | {key: tuple(f[key]) for key in tuples}) if f else None
-            for name, f in found["figures"].items()
-        }
-        return cls(**{**found, "types": tuple(found["types"]), "figures": figures})
 
     def ratio(self, policy: str, figure: str = "mean_queue") -> float:
         """To the best policy's; inf where the policy diverges and another does not."""
@@ -125,25 +128,85 @@ class Row:
         return mine.stable and mine.mean_queue <= factor * best + slack
 
 
-def run_all(
-    entries: Iterable[Entry],
-    policies: Sequence[str],
-    events: int,
-    runs: int,
-    options: dict[str, dict[str, Any]] | None = None,
-    threads: int = 2,
-) -> Iterable[Row]:
-    """The rows, one after the other; the replications of a row on some threads."""
-    for entry in entries:
-        row = run_row(entry, policies, events, runs, options or {}, threads)
+@dataclass(frozen=True)
+class Runner:
+    """How long and how often scenarios are run, and what is known already."""
+
+    events: int
+    runs: int
+    threads: int = 2
+    options: dict[str, dict[str, Any]] = field(default_factory=dict)
+    cache: Cache = field(default_factory=Cache)
+    say: Callable[[str], None] = lambda text: None
+
+    def row(self, entry: Entry, policies: Sequence[str]) -> Row:
+        """One scenario under the policies; where the verdict on one that matters is in doubt, a longer run of it."""
+        row = self._once(entry, policies, self.events)
         for n in range(ROUNDS):
             if row.trace or not in_doubt(row):
                 break
             again = [p for p, f in row.figures.items() if f is not None and (f.stable or f.doubtful)]
-            longer = run_row(entry, again, events * LONGER ** (n + 1), runs, options or {}, threads)
+            longer = self._once(entry, again, self.events * LONGER ** (n + 1))
             longer.figures = {p: longer.figures.get(p, f) for p, f in row.figures.items()}
             row = longer
-        yield row
+        return row
+
+    def _once(self, entry: Entry, policies: Sequence[str], events: int) -> Row:
+        about = self._about(entry, events)
+        row = Row(entry.name, entry.family, **about | {"types": tuple(about["types"])})
+        for policy in policies:
+            what = (entry.name, events, self.runs, self.options.get(policy, {}))
+            known = self.cache.get(policy, *what)
+            if known is None:
+                self.say(f"{entry.name}: {policy}")
+                figures = self._figures(entry, policy, events)
+                known = {"figures": asdict(figures) if figures is not None else None}
+                self.cache.put(known, policy, *what)
+            row.figures[policy] = _as_figures(known["figures"])
+        return row
+
+    def _about(self, entry: Entry, events: int) -> dict[str, Any]:
+        """Types and bound of a scenario."""
+        known: dict[str, Any] | None = self.cache.get("", entry.name, events, "about")
+        if known is None:
+            scenario = entry.prepared(events, self.runs)
+            jobs, trace = jobs_of(scenario), scenario.workload.trace is not None
+            known = {
+                "bound": math.nan if trace else best_lower_bound(scenario, jobs.rates).mean_queue,
+                "types": [t.name for t in jobs.types],
+                "trace": trace,
+                "events": 0 if trace else events,
+            }
+            self.cache.put(known, "", entry.name, events, "about")
+        return known
+
+    def _figures(self, entry: Entry, policy: str, events: int) -> Figures | None:
+        scenario = entry.prepared(events, self.runs)
+        jobs, trace = jobs_of(scenario), scenario.workload.trace is not None
+        first = Task(scenario, jobs, Choice(policy, self.options.get(policy, {})))
+        if trace:
+            served = replace(first, scenario=until_served(scenario, jobs))
+            one = _one(first)
+            if one is None:
+                return None
+            # where nothing is left to chance every other run would be the same
+            more = 0 if first.same_again(one) else scenario.run.replications - 1
+            rest = self._all([replace(first, replication=n) for n in range(1, 1 + more)])
+            waits = self._all([replace(served, replication=n) for n in range(1 + more)])
+            return figures_of(policy, jobs, [one, *rest], True, waits)
+        found = self._all([replace(first, replication=n) for n in range(scenario.run.replications)])
+        return figures_of(policy, jobs, found, False, found) if found else None
+
+    def _all(self, tasks: list[Task]) -> list[Measurements]:
+        with ThreadPoolExecutor(self.threads) as pool:
+            return [found for found in pool.map(_one, tasks) if found is not None]
+
+
+def _as_figures(found: dict[str, Any] | None) -> Figures | None:
+    if found is None:
+        return None
+    tuples = ("p99_by_type", "p999_by_type", "longest_by_type", "waits_by_type")
+    return Figures(**found | {key: tuple(found[key]) for key in tuples})
 
 
 def in_doubt(row: Row) -> bool:
@@ -151,42 +214,6 @@ def in_doubt(row: Row) -> bool:
     shown = [f for f in row.figures.values() if f is not None]
     best = min((f.mean_queue for f in shown), default=math.nan)
     return any(f.doubtful and (n == 0 or f.mean_queue <= CONTENDER * best + SLACK) for n, f in enumerate(shown))
-
-
-def run_row(
-    entry: Entry,
-    policies: Sequence[str],
-    events: int,
-    runs: int,
-    options: dict[str, dict[str, Any]],
-    threads: int,
-) -> Row:
-    """One scenario under the policies, once."""
-    scenario = entry.prepared(events, runs)
-    jobs, trace = jobs_of(scenario), scenario.workload.trace is not None
-    bound = math.nan if trace else best_lower_bound(scenario, jobs.rates).mean_queue
-    row = Row(entry.name, bound, tuple(t.name for t in jobs.types), trace, 0 if trace else events)
-    tasks = [
-        Task(scenario, jobs, Choice(policy, options.get(policy, {})), n)
-        for policy in policies
-        for n in range(scenario.run.replications)
-    ]
-    if trace:
-        longer = until_served(scenario, jobs)
-        tasks += [replace(task, scenario=longer) for task in tasks]
-    with ThreadPoolExecutor(threads) as pool:
-        results = list(pool.map(_one, tasks))
-    for policy in policies:
-        mine = [r for task, r in zip(tasks, results, strict=True) if task.choice.policy == policy]
-        found = [m for m in mine if m is not None]
-        if len(found) < len(mine):
-            row.figures[policy] = None
-        elif trace:
-            half = len(found) // 2
-            row.figures[policy] = figures_of(policy, jobs, found[:half], True, found[half:])
-        else:
-            row.figures[policy] = figures_of(policy, jobs, found, False, found)
-    return row
 
 
 def until_served(scenario: Scenario, jobs: Jobs) -> Scenario:
@@ -213,7 +240,7 @@ def figures_of(
     policy: str, jobs: Jobs, runs: Sequence[Measurements], trace: bool, waits: Sequence[Measurements]
 ) -> Figures:
     """Over the replications: means of means, quantiles of all waits together, those of the runs `waits`."""
-    by_type = [p99_of(waits, [j]) for j in range(len(jobs.types))]
+    everybody, each = list(range(len(jobs.types))), [[j] for j in range(len(jobs.types))]
     verdict = judge(runs, jobs.types, impossible=False, is_trace=trace).verdict
     grows = verdict in (Stability.GROWS, Stability.NEVER_STARTS)
     mean_queue = float(np.mean([m.mean_queue for m in runs]))
@@ -223,22 +250,31 @@ def figures_of(
         doubtful=not trace and verdict is Stability.TOO_SHORT and mean_queue > 1.0,
         mean_queue=mean_queue,
         mean_wait=mean_queue / jobs.rate if not trace else mean_queue * runs[0].measured / _arrived(runs[0]),
-        p99_wait=p99_of(waits, list(range(len(jobs.types)))),
-        p99_by_type=tuple(by_type),
+        p99_wait=quantile_of(waits, everybody, 0.99),
+        p999_wait=quantile_of(waits, everybody, 0.999),
+        longest_wait=longest_of(waits, everybody),
+        p99_by_type=tuple(quantile_of(waits, one, 0.99) for one in each),
+        p999_by_type=tuple(quantile_of(waits, one, 0.999) for one in each),
+        longest_by_type=tuple(longest_of(waits, one) for one in each),
         waits_by_type=tuple(int(sum(m.wait_sums[j, COUNT] for m in waits)) for j in range(len(jobs.types))),
         events_per_second=sum(m.events for m in runs) / sum(m.seconds for m in runs),
     )
 
 
-def p99_of(runs: Sequence[Measurements], types: list[int]) -> float:
-    """The p99 wait of these types together; jobs still waiting at the end count as waiting longer than all that started."""
+def longest_of(runs: Sequence[Measurements], types: list[int]) -> float:
+    """The longest wait of these types, those who still wait at the end included."""
+    return max((float(m.wait_sums[types, LARGEST].max(initial=0.0)) for m in runs), default=0.0)
+
+
+def quantile_of(runs: Sequence[Measurements], types: list[int], share: float) -> float:
+    """A quantile of the waits of these types together; jobs still waiting at the end count as waiting longer than all that started."""
     sums, bins = np.array([m.wait_sums for m in runs]), np.array([m.wait_bins for m in runs])
     started = add_up(sums[:, types].reshape(-1, sums.shape[-1]))
     waiting = sum(int(m.final_queue[types].sum()) for m in runs)
     count = float(started[COUNT])
     if count + waiting == 0:
         return 0.0
-    level = 0.99 * (count + waiting) / count if count else math.inf
+    level = share * (count + waiting) / count if count else math.inf
     if level > 1.0:
         return math.inf
     (found,) = quantiles(bins[:, types].sum(axis=(0, 1)), EDGES, [level], largest=float(started[LARGEST]))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
-from benchmarks.policies.running import run_all
+from benchmarks.policies.running import Runner
 from benchmarks.policies.suite import Entry, random_scenario
 
 COMMON = ("best-fit", "first-fit", "m14", "algorithm1")
@@ -14,8 +15,9 @@ FIRST_SEED = 20_000
 
 def search(seeds: int, events: int, runs: int) -> None:
     """Print each seed on which best-fit, first-fit or m14 diverges or has over 3 times the best queue."""
-    entries = (Entry(f"random-{n}", random_scenario(n)) for n in range(FIRST_SEED, FIRST_SEED + seeds))
-    for row in run_all(entries, COMMON, events, runs):
+    runner = Runner(events, runs)
+    for n in range(FIRST_SEED, FIRST_SEED + seeds):
+        row = runner.row(Entry(f"random-{n}", partial(random_scenario, n), "random"), COMMON)
         bad = [p for p in COMMON if row.ratio(p) > 3.0 and not row.within(p, 3.0)]
         if bad and not math.isnan(row.best("mean_queue")):
             words = ", ".join(

@@ -7,8 +7,9 @@ from it. The suite holds every seed of a range, chosen before any policy was run
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -30,15 +31,23 @@ LABELS = {"zone": ("a", "b"), "gpu": ("none", "a100", "h100")}
 
 @dataclass(frozen=True)
 class Entry:
-    """A scenario under a name."""
+    """A scenario under a name, made when it is first asked for."""
 
     name: str
-    scenario: Scenario
+    make: Callable[[], Scenario]
+    family: str
+    runs: int = TRACE_RUNS
+    """of a trace"""
+
+    @cached_property
+    def scenario(self) -> Scenario:
+        """The scenario itself."""
+        return self.make()
 
     def prepared(self, events: int, runs: int) -> Scenario:
-        """With so many events and runs; a trace is run as a whole, TRACE_RUNS times."""
+        """With so many events and runs; a trace is run as a whole."""
         limits = (
-            {"replications": TRACE_RUNS}
+            {"replications": self.runs}
             if self.scenario.workload.trace
             else {"events": events, "replications": runs}
         )
@@ -47,11 +56,11 @@ class Entry:
 
 def paper() -> Iterator[Entry]:
     """The paper's own, at several sizes and intensities."""
-    yield Entry("example1", load_scenario("example1"))
-    yield Entry("example2", load_scenario("example2"))
+    yield Entry("example1", partial(load_scenario, "example1"), "paper")
+    yield Entry("example2", partial(load_scenario, "example2"), "paper")
     for servers, intensity in ((20, 0.85), (20, 0.89), (20, 0.95), (100, 0.89), (200, 0.95)):
         settings = [f"cluster.servers.standard.count={servers}", f"workload.intensity={intensity}"]
-        yield Entry(f"table1-{servers}-{intensity}", load_scenario("table1", settings))
+        yield Entry(f"table1-{servers}-{intensity}", partial(load_scenario, "table1", settings), "paper")
 
 
 def traps() -> Iterator[Entry]:
@@ -72,7 +81,8 @@ def traps() -> Iterator[Entry]:
         (12, 11, 2, 3, 0.9),
     ):
         name = f"trap-{capacity}-{first}-{second}-x{servers}-{intensity}"
-        yield Entry(name, two_types(name, capacity, first, second, servers, intensity))
+        make = partial(two_types, name, capacity, first, second, servers, intensity)
+        yield Entry(name, make, "traps")
 
 
 def two_types(name: str, capacity: int, first: int, second: int, servers: int, intensity: float) -> Scenario:
@@ -162,7 +172,7 @@ def laws() -> Iterator[Entry]:
     halves = [{"probability": 0.5, "jobs": {"first": 10}}, {"probability": 0.5, "jobs": {"second": 25}}]
     batches = {"law": "batch", "rate": 3.6, "batches": halves}
     table1, unlike = load_scenario("table1"), unlike_servers()
-    yield Entry("unlike", unlike)
+    yield Entry("unlike", lambda: unlike, "laws")
     for name, scenario, changes in (
         ("trap-pareto", trap, {"service": pareto}),
         ("trap-hyperexponential", trap, {"service": hyper}),
@@ -178,7 +188,7 @@ def laws() -> Iterator[Entry]:
             del document["workload"]["intensity"]
             for job_type in document["types"]:
                 del job_type["rate"]
-        yield Entry(name, parse_scenario({**document, "name": name}))
+        yield Entry(name, partial(parse_scenario, {**document, "name": name}), "laws")
 
 
 def unlike_servers() -> Scenario:
@@ -210,12 +220,12 @@ def unlike_servers() -> Scenario:
 def suite(held_out: bool = False, labelled: bool = False) -> list[Entry]:
     """All of it; or what nobody tuned on; or clusters with labels."""
     if labelled:
-        return [Entry(f"labelled-{seed}", labelled_scenario(seed)) for seed in LABELLED]
+        return [Entry(f"labelled-{seed}", partial(labelled_scenario, seed), "labelled") for seed in LABELLED]
     fixed = [] if held_out else [*paper(), *traps(), *laws()]
     seeds = [*HELD_OUT] if held_out else [*RANDOM, *FOUND]
     named = traces.held_out() if held_out else traces.scenarios()
     return [
         *fixed,
-        *(Entry(name, made) for name, made in named),
-        *(Entry(f"random-{seed}", random_scenario(seed)) for seed in seeds),
+        *(Entry(name, make, "traces") for name, make in named),
+        *(Entry(f"random-{seed}", partial(random_scenario, seed), "random") for seed in seeds),
     ]

@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.policies.running import Row
 
-SHOWN = ("algorithm1", "m14", "best-fit", "first-fit", "tetris", "myopic-maxweight")
+SHOWN = ("algorithm1", "best-fit", "first-fit", "tetris", "myopic-maxweight", "quickswap", "easy-backfill")
 """whose ratios have a column of their own"""
 
 
@@ -34,8 +34,8 @@ def in_detail(row: Row) -> str:
     """One scenario: every policy."""
     how = "a trace, no verdict on drift" if row.trace else f"lower bound on the mean queue {number(row.bound)}"
     text = [f"\n{row.name}: {how}" + (f", {row.events:,} events" if row.events else "")]
-    titles = ("queue", "/best", "/bound", "wait", "/best", "p99", "/best")
-    widths = (10, 8, 10, 10, 8, 10, 8)
+    titles = ("queue", "/best", "/bound", "wait", "/best", "p99", "/best", "p99.9", "longest")
+    widths = (10, 8, 10, 10, 8, 10, 8, 10, 10)
     text.append(f"  {'policy':28s}" + "".join(f"{t:>{w}s}" for t, w in zip(titles, widths, strict=True)))
     for policy, figures in row.figures.items():
         if figures is None:
@@ -43,7 +43,7 @@ def in_detail(row: Row) -> str:
             continue
         to_bound = figures.mean_queue / row.bound if row.bound > 0 else math.nan
         cells = [figures.mean_queue, row.ratio(policy), to_bound, figures.mean_wait, row.ratio(policy, "mean_wait")]
-        cells += [figures.p99_wait, row.ratio(policy, "p99_wait")]
+        cells += [figures.p99_wait, row.ratio(policy, "p99_wait"), figures.p999_wait, figures.longest_wait]
         line = "".join(f"{number(x):>{w}s}" for x, w in zip(cells, widths, strict=True))
         mark = ("" if figures.stable else "  diverges") + ("  in doubt" if figures.doubtful else "")
         text.append(f"  {policy:28s}{line}{mark}")
@@ -78,6 +78,45 @@ def summary(rows: Sequence[Row], policies: Sequence[str]) -> list[list[str]]:
         shares = [f"{np.mean([row.within(policy, x) for row in mine]):.0%}" for x in (1.15, 1.5, 3.0)]
         diverging = sum(not f.stable for row in mine if (f := row.figures[policy]) is not None)
         table.append([policy, *shares, str(diverging), f"{middle:.2f}", number(worst.ratio(policy)), worst.name])
+    return table
+
+
+def families(rows: Sequence[Row], policies: Sequence[str]) -> list[list[str]]:
+    """For each family the geometric mean of each policy's ratio to the best, in brackets how often it diverges."""
+    names = list(dict.fromkeys(row.family for row in rows))
+    table = [["policy", *(f"{name} ({sum(row.family == name for row in rows)})" for name in names)]]
+    for policy in policies:
+        cells = []
+        for name in names:
+            mine = [row for row in compared(rows) if row.family == name and row.figures[policy] is not None]
+            ratios = np.array([row.ratio(policy) for row in mine])
+            finite = ratios[np.isfinite(ratios) & (ratios > 0)]
+            lost = int(np.isinf(ratios).sum())
+            middle = f"{np.exp(np.log(finite).mean()):.2f}" if len(finite) else "-"
+            cells.append(middle + (f" [{lost}]" if lost else ""))
+        table.append([policy, *cells])
+    return table
+
+
+def longest(rows: Sequence[Row], policies: Sequence[str], against: str = "easy-backfill") -> list[list[str]]:
+    """Mean, p99.9 and longest waits on logs of parallel machines, as multiples of those under EASY."""
+    table = [["scenario", *(f"{p}: mean, p99.9, longest" for p in policies)]]
+    for row in rows:
+        base = row.figures.get(against)
+        if row.family not in ("hpc", "logs") or base is None:
+            continue
+        cells = []
+        for policy in policies:
+            mine = row.figures[policy]
+            parts = (
+                []
+                if mine is None
+                else [
+                    _times(getattr(mine, f), getattr(base, f)) for f in ("mean_wait", "p999_wait", "longest_wait")
+                ]
+            )
+            cells.append(" ".join(f"{x:.2f}" for x in parts) or "-")
+        table.append([row.name, *cells])
     return table
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -86,43 +87,53 @@ REAL = (
 LOAD, HEAVY = 0.92, 0.97
 
 
-def scenarios() -> Iterator[tuple[str, Scenario]]:
+def scenarios() -> Iterator[tuple[str, Callable[[], Scenario]]]:
     """All of them; a line on standard error for each real one that is not there."""
     yield from generated(1, (LOAD, HEAVY))
     yield from real_ones((LOAD, HEAVY), (LOAD,))
 
 
-def held_out() -> Iterator[tuple[str, Scenario]]:
+def held_out() -> Iterator[tuple[str, Callable[[], Scenario]]]:
     """The generators with another seed, the real traces at other loads."""
     for name, made in generated(2, (LOAD,)):
         yield f"{name}-seed-2", made
     yield from real_ones((0.85,), (0.85, 0.97))
 
 
-def generated(seed: int, loads: Sequence[float]) -> Iterator[tuple[str, Scenario]]:
+def generated(seed: int, loads: Sequence[float]) -> Iterator[tuple[str, Callable[[], Scenario]]]:
     """What the generators make of a seed."""
     for name, capacity in (("google-like", UNIT), ("azure-like", {"cpu": 32.0, "memory": 128.0})):
-        trace = open_trace(name, GENERATED_JOBS, seed)
         for share in loads:
-            servers: Servers = [(_enough(trace, capacity, share), capacity)]
-            yield f"{name}-{share}", scenario(name, servers, jobs=GENERATED_JOBS, seed=seed)
+            yield f"{name}-{share}", partial(_generated, name, capacity, share, seed)
 
 
-def real_ones(google_loads: Sequence[float], loads: Sequence[float]) -> Iterator[tuple[str, Scenario]]:
+def _generated(name: str, capacity: dict[str, float], share: float, seed: int) -> Scenario:
+    trace = open_trace(name, GENERATED_JOBS, seed)
+    return scenario(name, [(_enough(trace, capacity, share), capacity)], jobs=GENERATED_JOBS, seed=seed)
+
+
+def real_ones(
+    google_loads: Sequence[float], loads: Sequence[float]
+) -> Iterator[tuple[str, Callable[[], Scenario]]]:
     """The traces beside the project."""
-    google = google_window()
-    if google is None:
+    if not (SHARED / "google2011" / "task_events").is_dir():
         print("google2011 is not beside the project: skipped", file=sys.stderr)
     else:
-        trace = open_trace(str(google), None, 1)
         for share in google_loads:
-            yield f"google2011-{share}", scenario(str(google), [(_enough(trace, UNIT, share), UNIT)])
+            yield f"google2011-{share}", partial(_google, share)
     for real in REAL:
         if not (SHARED / real.path).exists():
             print(f"{real.name} is not beside the project: skipped", file=sys.stderr)
             continue
         for share in loads:
-            yield f"{real.name}-{share}", prepared(real, share)
+            yield f"{real.name}-{share}", partial(prepared, real, share)
+
+
+def _google(share: float) -> Scenario:
+    google = google_window()
+    assert google is not None
+    trace = open_trace(str(google), None, 1)
+    return scenario(str(google), [(_enough(trace, UNIT, share), UNIT)])
 
 
 def google_window() -> Path | None:
@@ -159,9 +170,15 @@ def prepared(real: Real, load: float) -> Scenario:
 
 
 def scenario(
-    trace: str, servers: Servers, *, typing: str = "power-of-two", jobs: int | None = None, seed: int = 1
+    trace: str,
+    servers: Servers,
+    *,
+    typing: str = "power-of-two",
+    making: dict[str, Any] | None = None,
+    jobs: int | None = None,
+    seed: int = 1,
 ) -> Scenario:
-    """A trace on such servers."""
+    """A trace on such servers; `making` says all about its types."""
     return parse_scenario(
         {
             "name": Path(trace).stem,
@@ -172,7 +189,7 @@ def scenario(
                     for n, (count, capacity) in enumerate(servers)
                 ],
             },
-            "workload": {"trace": trace, "typing": {"method": typing}},
+            "workload": {"trace": trace, "typing": making or {"method": typing}},
             "run": ({"jobs": jobs} if jobs else {}) | {"warmup": WARMUP, "seed": seed},
         }
     )

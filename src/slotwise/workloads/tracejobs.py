@@ -18,6 +18,7 @@ from slotwise.model import Cluster, JobType, Scenario, TypeMaking, integers
 from slotwise.model.checks import check_types
 from slotwise.workloads.fitting import treat_too_large
 from slotwise.workloads.generators import azure_like, google_like
+from slotwise.workloads.hpc import hpc_like
 from slotwise.workloads.jobs import Jobs
 from slotwise.workloads.laws import generator
 from slotwise.workloads.source import Source, TraceSource
@@ -30,7 +31,7 @@ from slotwise.workloads.warmstart import drawn, how_many
 DIGITS = 6
 """Actual demands are kept to this many digits behind the point, rounded up."""
 TOO_LARGE = 'workload.typing.too_large = "drop" leaves them out, "cap" cuts them down'
-GENERATED = {"google-like": google_like, "azure-like": azure_like}
+GENERATED = {"google-like": google_like, "azure-like": azure_like, "hpc-like": hpc_like}
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +74,7 @@ def jobs_from_trace(scenario: Scenario) -> Jobs:
 
 @lru_cache(maxsize=4)
 def open_trace(name: str, jobs: int | None, seed: int) -> Trace:
-    """A trace from a file, or a generated one: "google-like" or "azure-like"."""
+    """A trace from a file, or a generated one: "google-like", "azure-like" or "hpc-like"."""
     if name in GENERATED:
         return GENERATED[name](jobs or 1_000_000, seed)
     return read_trace(name, columns=["estimate"])

@@ -71,7 +71,8 @@ def scale(trace: Trace, time: float = 1.0, *, duration: float = 1.0) -> Trace:
     """Arrival times times `time` (2 halves the rate) and durations times `duration`."""
     if not (0 < time < float("inf") and 0 < duration < float("inf")):
         raise InputError(f"scales of {time:g} and {duration:g}", where=trace.name, remedy="scales are above 0")
-    frame = trace.frame.with_columns(pl.col("arrival") * time, pl.col("duration") * duration)
+    lengths = [name for name in ("duration", "estimate") if name in trace.frame.columns]
+    frame = trace.frame.with_columns(pl.col("arrival") * time, pl.col(lengths) * duration)
     return trace.with_frame(frame, f"scaled: arrivals by {time:g}, durations by {duration:g}")
 
 
