@@ -15,7 +15,7 @@ import slotwise
 LOADS = (0.97, 0.99, 0.995)
 EVENTS = 3_000_000
 SETTINGS = {
-    "algorithm1, b = 0.9": ("algorithm1", {}),
+    "algorithm1, b = 0.9": ("algorithm1", {"b": 0.9}),
     "algorithm1, b = 0.98": ("algorithm1", {"b": 0.98}),
     "algorithm1, sublinear": ("algorithm1", {"hysteresis": "sublinear"}),
     "guarded, b = 0.9": ("guarded", {"hysteresis": "share"}),
