@@ -23,6 +23,8 @@ JIT: bool = not config.DISABLE_JIT
 """False under NUMBA_DISABLE_JIT=1, where every kernel runs as the plain Python function that it is."""
 
 _PACKAGE = Path(__file__).parent
+_WITHOUT_KERNELS = ("cli", "live", "looks", "report")
+"""no kernel lies there or uses them, so that their sources may change without compiling all anew"""
 
 
 def kernel(function: F) -> F:
@@ -77,7 +79,9 @@ def stamp() -> str:
     known again where only their times have changed, as in the layers of a container's image. What
     was made from other sources is removed.
     """
-    sources = sorted(_PACKAGE.rglob("*.py"))
+    sources = sorted(
+        source for source in _PACKAGE.rglob("*.py") if source.relative_to(_PACKAGE).parts[0] not in _WITHOUT_KERNELS
+    )
     compiler = f"{numba.__version__} {llvmlite.__version__}"
     looks, contents = hashlib.sha256(compiler.encode()), hashlib.sha256(compiler.encode())
     for source in sources:

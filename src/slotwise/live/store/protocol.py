@@ -65,6 +65,9 @@ class Store(Protocol):
     def counts(self) -> dict[str, int]:
         """How many jobs there are in each state."""
 
+    def waiting_of(self, tenant: str) -> int:
+        """How many jobs of a tenant wait."""
+
     def specs(self, jobs: Sequence[int]) -> dict[int, tuple[Job, str]]:
         """Jobs with what they execute."""
 

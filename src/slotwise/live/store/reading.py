@@ -99,6 +99,9 @@ class Reading(ABC):
     def counts(self) -> dict[str, int]:
         return {row[0]: row[1] for row in self.ask("SELECT state, count(*) FROM job GROUP BY state")}
 
+    def waiting_of(self, tenant: str) -> int:
+        return int(self.ask("SELECT count(*) FROM job WHERE tenant = ? AND state = 'waiting'", (tenant,))[0][0])
+
     def specs(self, jobs: Sequence[int]) -> dict[int, tuple[Job, str]]:
         found: dict[int, tuple[Job, str]] = {}
         columns = ", ".join(f"job.{name}" for name in Job._fields)
