@@ -8,7 +8,7 @@ from typing import NamedTuple
 from rich.console import Group, JustifyMethod, RenderableType
 from rich.text import Text
 
-from slotwise.looks.numbers import NONE, measured, number
+from slotwise.looks.numbers import NONE, measured, number, rate
 from slotwise.looks.terminal import FOLDED, figures, fit
 from slotwise.model import labelled
 from slotwise.simulation.drift import Stability
@@ -131,7 +131,5 @@ def _notes(results: Sequence[Result]) -> list[str]:
     if servers >= MANY_SERVERS:
         taken = max(result.setup_seconds for result in results)
         notes.append(f"to set up {servers:,} servers took {taken:.2f} s a run")
-    notes.append(
-        f"{sum(r.events_per_second for r in results) / len(results) / 1e6:.1f} million events a second a core"
-    )
+    notes.append(f"{rate(sum(r.events_per_second for r in results) / len(results))} events a second a core")
     return notes

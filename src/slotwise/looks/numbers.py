@@ -33,6 +33,16 @@ def brief(value: float | None) -> str:
     return number(value, 3)
 
 
+def rate(value: float | None) -> str:
+    """So many a second: 11 million, 440,000, 21,000, 440. Two digits that matter."""
+    if value is None or not math.isfinite(value):
+        return NONE
+    rounded = float(f"{value:.2g}")
+    if rounded >= 1e6:
+        return f"{rounded / 1e6:,.1f} million" if rounded < 1e7 else f"{rounded / 1e6:,.0f} million"
+    return f"{rounded:,.0f}" if rounded >= 10 else f"{rounded:g}"
+
+
 def measured(value: float | None, digits: int = 4) -> str:
     """A wait: infinite where so many still wait that it is not known yet."""
     return "not known" if value == math.inf else number(value, digits)

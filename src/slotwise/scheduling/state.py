@@ -67,7 +67,7 @@ class State:
     last_sequence: int
     stalls: int
     resets: int
-    off_schedule: int  # a job has ended at another time than expected; only where `keeps_lists`
+    off_schedule: int  # a job has ended at another time than expected; only where `keeps_times`
     failed: int  # what a policy did that it must not do: one of the codes of `moves`
     # the clock, which the driver owns; only clairvoyant policies look at it
     now: float
@@ -82,6 +82,7 @@ class State:
     keeps_fit: int
     keeps_tree: int
     keeps_lists: int
+    keeps_times: int
     keeps_use: int
     keeps_line: int
     own_queues: int  # one queue per server and type instead of one per type
@@ -201,7 +202,7 @@ def job_demand(s: State) -> NDArray[np.int64]:
 
 @kernel
 def job_times(s: State) -> NDArray[np.float64]:
-    """(N, 2): expected duration, expected end; only for clairvoyant policies (`keeps_lists`)."""
+    """(N, 2): expected duration, expected end; only for clairvoyant policies (`keeps_times`)."""
     return float_rows(s.at_job_times, s.max_jobs, 2)
 
 

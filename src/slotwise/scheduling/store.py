@@ -14,7 +14,7 @@ from slotwise.model import Integers
 from slotwise.packing import Solver, Space, make_solver
 from slotwise.packing.kernels import TABLE
 from slotwise.scheduling import bitmap, chance, firsttree, fitindex, linetree
-from slotwise.scheduling.hooks import late
+from slotwise.scheduling.hooks import Hook, late
 from slotwise.scheduling.moves import reindex
 from slotwise.scheduling.policy import Policy
 from slotwise.scheduling.policymemory import Columns, Field, Per
@@ -65,6 +65,18 @@ def refile(s: State, server: int, _: int) -> None:
         firsttree.update(s, server)
 
 
+def linked_late(policy: Policy, everything: bool = False) -> list[Hook]:
+    """What a policy's hooks call by its address. What it takes for many types only where everything is asked for."""
+    found = [*policy.late]
+    if {"fit", "tree"} & policy.keeps:
+        found.append(refile)
+    if everything and "line" in policy.keeps:
+        found.append(linetree.keep)
+    if everything and policy.solver:
+        found.append(run_solver)
+    return found
+
+
 @kernel
 def file_all(s: State, order: NDArray[np.int64]) -> None:
     """File these servers, in this order."""
@@ -86,8 +98,10 @@ class Store:
         mean_service: NDArray[np.float64] | None = None,
         max_jobs: int = 1024,
         alike: bool = False,
+        servers_change: bool = False,
     ) -> None:
-        """`alike`: every job asks for just what its type does."""
+        """`alike`: every job asks for just what its type does. `servers_change`: some will come and go, so it must be quick to say
+        which jobs a server has."""
         self.sizes, self.policy, self.spaces = sizes, policy, list(spaces)
         self.arrays: Arrays = {}
         self.record = np.zeros(1, DTYPE)
@@ -100,12 +114,14 @@ class Store:
         s.actual = s.keeps_use = policy.actual
         for keep in policy.keeps:
             setattr(s, f"keeps_{keep}", 1)
+        s.keeps_times = s.keeps_lists
+        s.keeps_lists |= servers_change
         if {"fit", "tree"} & policy.keeps:
             s.keeps_free = 1
             s.hook_reindex = late(refile)
         # with few types and jobs that are alike within a type, the heads of line are soon looked through
         s.keeps_line = "line" in policy.keeps and (
-            s.keeps_lists or s.n_types > FEW or (policy.actual and not alike)
+            s.keeps_times or s.n_types > FEW or (policy.actual and not alike)
         )
         s.own_queues, s.log_weights = policy.own_queues, policy.log_weights
         self._check_predicates()
@@ -237,7 +253,7 @@ class Store:
         self._grow("placed", (max_jobs, 2), np.int64)
         self._grow("moved", (max_jobs,), np.int64)
         self._grow("job_demand", (max_jobs if s.actual else 1, s.n_resources), np.int64)
-        self._grow("job_times", (max_jobs if s.keeps_lists else 1, 2), np.float64)
+        self._grow("job_times", (max_jobs if s.keeps_times else 1, 2), np.float64)
         s.n_line_nodes = 2 * max_jobs if s.keeps_line else 1
         self._grow("line_nodes", (s.n_line_nodes, linetree.NODE_COLUMNS), np.int64)
         for name in ("line_low", "line_high"):
@@ -321,7 +337,7 @@ class Store:
     def _make_line(self) -> None:
         """The tree of waiting jobs, empty; types that may run on the same classes share one."""
         s = self.state
-        s.line_alone = bool(s.keeps_line and s.keeps_lists)
+        s.line_alone = bool(s.keeps_line and s.keeps_times)
         _, first, group = np.unique(self.allowed.T, axis=0, return_index=True, return_inverse=True)
         s.n_line_groups = len(first)
         self.put("line_roots", np.full(len(first), -1, np.int64))

@@ -57,6 +57,7 @@ class Guarded(Policy):
     arrive, complete = staticmethod(turning.arrive), staticmethod(turning.complete)
     join, leave, cancel = staticmethod(turning.join), staticmethod(turning.leave), staticmethod(turning.cancel)
     stop, file = staticmethod(turning.stop), staticmethod(turning.file)
+    late = (turning.make_use, turning.place, fillings.find_filling)
 
     def prepare(self, store: Store) -> None:
         o: GuardedOptions = self.options
