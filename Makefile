@@ -32,14 +32,14 @@ test: $(READY) ## every test; then the core again with the compiler off
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n 2 -m core
 
 test-system: $(READY) ## the live scheduler with a real PostgreSQL and a real Slurm, installed and started here
-	tools/system/with-postgres $(BIN)/python -m pytest tests/live/test_store.py tests/live/test_crashes.py -k "postgres or standby or lost_connection or fenced"
-	tools/system/with-slurm $(BIN)/python -m pytest tests/live/test_slurm.py
+	tools/system/with-postgres tools/system/with-slurm $(BIN)/python -m pytest -m system tests/live
 
-soak: $(READY) ## the live scheduler killed 1,000 times on SQLite and 300 times on PostgreSQL, and many real commands
+soak: $(READY) ## the live scheduler killed 1,000 times on SQLite and 300 times on PostgreSQL, and many real commands; 300 jobs on Slurm
 	SLOTWISE_CRASHES=1000 SLOTWISE_CRASH_POLICY=guarded SLOTWISE_COMMANDS=1000 $(BIN)/python -m pytest tests/live/test_crashes.py \
 	    tests/live/test_store.py tests/live/test_api.py -k "killed or restarts"
 	SLOTWISE_CRASHES=300 SLOTWISE_CRASH_POLICY=guarded tools/system/with-postgres $(BIN)/python -m pytest tests/live/test_crashes.py \
 	    tests/live/test_store.py -k "killed and postgres"
+	SLOTWISE_SLURM_JOBS=300 tools/system/with-slurm $(BIN)/python -m pytest -m system tests/live/test_slurm.py
 
 lint: $(READY) ## ruff and mypy --strict
 	$(BIN)/ruff check .

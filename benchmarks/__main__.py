@@ -21,7 +21,7 @@ from rich.table import Table
 
 from benchmarks import results
 
-MODULES = ("simulator", "ciw_mmn", "growth", "core", "rebuild", "solvers", "capacity", "trace_import")
+MODULES = ("starts", "simulator", "ciw_mmn", "growth", "core", "rebuild", "solvers", "capacity", "trace_import")
 OUT = Path("build") / "benchmarks.json"
 PACKAGES = ("numpy", "numba", "simpy", "ciw", "polars", "slotwise")
 

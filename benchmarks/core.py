@@ -15,6 +15,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from slotwise._compiler import WholeCompiler
 from slotwise.model import integers, load_scenario
 from slotwise.packing import Space
 from slotwise.scheduling import Scheduler, drive, make_policy
@@ -39,7 +40,7 @@ WARM_UP = 2.0
 """seconds at most"""
 
 
-@numba.njit(nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(nogil=True, pipeline_class=WholeCompiler)  # type: ignore[untyped-decorator]
 def fill(s: Any, n_servers: int, n_jobs: int, rng: Any, shares: Any, join: Any, arrive: Any) -> None:
     """All servers join, then the jobs come."""
     for server in range(n_servers):
@@ -48,7 +49,7 @@ def fill(s: Any, n_servers: int, n_jobs: int, rng: Any, shares: Any, join: Any, 
         drive.submit(s, np.searchsorted(shares, rng.random()), arrive)
 
 
-@numba.njit(nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(nogil=True, pipeline_class=WholeCompiler)  # type: ignore[untyped-decorator]
 def churn(s: Any, n_events: int, rng: Any, shares: Any, arrive: Any, complete: Any) -> None:
     """Half of the events are completions, half are arrivals. Hardly a job number is unused, so chance soon finds a job
     that runs; a list of them would bring cache misses of its own. As in the simulator's loop, the driver knows some completions
@@ -104,7 +105,7 @@ def nanoseconds(name: str, n_servers: int) -> tuple[float, int]:
     return min(times) * 1e9, int(state.n_waiting)
 
 
-@numba.njit(nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(nogil=True, pipeline_class=WholeCompiler)  # type: ignore[untyped-decorator]
 def chase(lines: Any, n: int) -> int:
     """Reads whose place depends on the one before: what the machine takes for them when nobody looks ahead."""
     place = 0

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import slotwise
+from slotwise.looks.numbers import rate
 
 POLICIES = ("algorithm1", "guarded", "best-fit")
 TYPES = (3, 10, 30, 100)
@@ -63,7 +64,7 @@ def run() -> list[dict[str, Any]]:
                         "name": f"growth: {policy}, {size} {what if size > 1 else what[:-1]}",
                         "value": found / first,
                         "unit": f"of the speed with {sizes[0][0 if what == 'types' else 1]}",
-                        "detail": f"{found / 1e6:.2f} million events/s" + (f"; {solver}" if solver else ""),
+                        "detail": f"{rate(found)} events/s" + (f"; {solver}" if solver else ""),
                     }
                 )
     return rows

@@ -2,22 +2,23 @@
 
 Random clusters and types as in `benchmarks.verdicts`, at .7 of what their servers carry, one or two classes, a random target: a p95 or mean wait
 from a tenth of to three mean service times, of all jobs or of one type. `plan` decides on the servers; they are then simulated once
-more, and the plan holds if the figure that the target limits is at most the limit.
+more, and the plan holds if the figure that the target limits is at most the limit. All that is measured is kept as it comes, and a second call goes on
+where the first one ended.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.rows import Rows
 from benchmarks.verdicts import TRUTH, tables
 from slotwise.errors import SlotwiseError
 from slotwise.model import parse_scenario
@@ -42,7 +43,8 @@ def planned(n: int, seed: int) -> dict[str, Any]:
     name = str(rng.choice([job_type.name for job_type in jobs.types])) if rng.random() < 0.5 else ""
     key = f"{name}.{figure}" if name else figure
     policy = str(rng.choice(["guarded", "best-fit"]))
-    row: dict[str, Any] = {"n": n, "target": {key: limit}, "policy": policy}
+    begun = time.perf_counter()
+    row: dict[str, Any] = {"target": {key: limit}, "policy": policy}
     try:
         found = plan(scenario, {key: limit}, policy, workers=1, mixes=8)
     except SlotwiseError as problem:
@@ -61,7 +63,16 @@ def planned(n: int, seed: int) -> dict[str, Any]:
     runs = [replicate(replace(task, replication=r)) for r in range(len(found.best.runs))]
     seen = estimate(runs, key, 0.95, [one.name for one in types]).mean
     said = (found.best.estimates or {})[key]
-    return row | {"servers": found.servers, "said": said, "seen": seen, "holds": seen <= limit}
+    return row | {
+        "servers": found.servers,
+        "intensity": found.facts.intensity,
+        "runs": found.best.replications,
+        "events": sum(run.events for run in found.best.runs),
+        "said": said,
+        "seen": seen,
+        "holds": seen <= limit,
+        "seconds": time.perf_counter() - begun,
+    }
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -70,15 +81,22 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--plans", type=int, default=50, metavar="N")
     parser.add_argument("--seed", type=int, default=2)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rows", metavar="FILE", help="write a line of JSON for each plan")
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        default=Path("build/verdicts"),
+        metavar="DIR",
+        help="for what is measured; it is gone on with",
+    )
     given = parser.parse_args(arguments)
     begun = time.perf_counter()
-    rows = []
-    with ThreadPoolExecutor(given.threads) as pool, open(given.rows or os.devnull, "w") as file:
-        for one in as_completed([pool.submit(planned, n, given.seed) for n in range(given.plans)]):
-            rows.append(one.result())
-            file.write(json.dumps(rows[-1]) + "\n")
-            file.flush()
+    kept = Rows(given.keep / f"plans-{given.seed}.jsonl")
+    names = {str(n): n for n in range(given.plans)}
+    with ThreadPoolExecutor(given.threads) as pool:
+        missing = {pool.submit(planned, n, given.seed): name for name, n in names.items() if name not in kept.rows}
+        for one in as_completed(missing):
+            kept.add(missing[one], one.result())
+    rows = [kept.rows[name] for name in names]
     known = [row for row in rows if row["holds"] is not None]
     held = sum(row["holds"] for row in known)
     print(f"{held} of {len(known)} plans at 95 % hold with other seeds and {LONGER} times the length")

@@ -7,21 +7,17 @@ turns, taken in turn, since other people's work on the machine only ever slows t
 from __future__ import annotations
 
 import math
-import os
-import resource
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import slotwise
 from benchmarks import heapq_table1, simpy_table1
+from slotwise.looks.numbers import rate
 
 EVENTS = 200_000
 TURNS = 8
@@ -113,7 +109,7 @@ def growth() -> list[dict[str, Any]]:
             f"simulator: {servers:,} servers",
             best[servers] / best[SIZES[0]],
             f"of the speed with {SIZES[0]}",
-            f"{best[servers] / 1e6:.1f} million events/s",
+            f"{rate(best[servers])} events/s",
             goals.get(servers),
         )
         for servers in SIZES
@@ -128,30 +124,6 @@ def memory() -> list[dict[str, Any]]:
     ]
 
 
-def starts() -> list[dict[str, Any]]:
-    """`slotwise simulate example1` in a fresh copy of the package: the first run ever, then later ones."""
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(slotwise.__file__).parent
-        shutil.copytree(source, Path(folder) / "slotwise", ignore=shutil.ignore_patterns("__pycache__"))
-        environment = {**os.environ, "PYTHONPATH": folder}
-        environment.pop("NUMBA_CACHE_DIR", None)
-
-        def start() -> tuple[float, float]:
-            before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            command = [sys.executable, "-m", "slotwise", "simulate", "example1"]
-            done, seconds = timed(lambda: subprocess.run(command, env=environment, check=True, capture_output=True))
-            assert b"algorithm1" in done.stdout
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-        cold, cold_cpu = start()
-        warm, warm_cpu = min(start() for _ in range(5))
-    return [
-        row("simulate example1, the first time", cold, "s", f"{cold_cpu:.1f} s of CPU; compiles", 30, False),
-        row("simulate example1, later", warm, "s", f"{warm_cpu:.1f} s of CPU", 1.5, False),
-    ]
-
-
 def run() -> list[dict[str, Any]]:
     """Rows of {name, value, unit, detail} and, where there is one, {goal, met}."""
-    return [*against_others(), *growth(), *memory(), *starts()]
+    return [*against_others(), *growth(), *memory()]

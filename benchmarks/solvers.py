@@ -13,6 +13,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from slotwise._compiler import WholeCompiler
 from slotwise.errors import InputError
 from slotwise.model import integers, load_scenario
 from slotwise.packing import SOLVERS, Solver, Space, make_solver
@@ -34,7 +35,7 @@ def servers() -> dict[str, Space]:
     }
 
 
-@numba.njit(nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(nogil=True, pipeline_class=WholeCompiler)  # type: ignore[untyped-decorator]
 def in_table(weights: Any, table: Any, ranks: Any, held: Any) -> int:
     """A search for each row of weights in a list of configurations."""
     found = 0
@@ -43,7 +44,7 @@ def in_table(weights: Any, table: Any, ranks: Any, held: Any) -> int:
     return found
 
 
-@numba.njit(nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(nogil=True, pipeline_class=WholeCompiler)  # type: ignore[untyped-decorator]
 def by_search(weights: Any, kind: int, demand: Any, capacity: Any, ranks: Any, sf: Any, si: Any, pf: Any, pi: Any, out: Any) -> float:  # fmt: skip
     """The same, for solvers without a list."""
     found = 0.0

@@ -4,41 +4,53 @@ Random workloads: one to three classes of servers, one or two resources, one to 
 Poisson or log-normal arrivals. Stable ones have a load of .5 to .98 of the capacity region and a policy that is stable there:
 `guarded` with b above the load, or, with one type on unit slots, `fifo`. Unstable ones have a load of 1.02 to 1.3, or are
 best-fit's trap, in which it diverges inside the region. Everything else is as `simulate` does it by default, except that the verdict
-is judged from the runs alone: theory, which knows that a load above 1 cannot be carried, is not asked.
+is judged from the runs alone: theory, which knows that a load above 1 cannot be carried, is not asked (how long runs are is decided as ever).
 
-Of stable workloads the mean queue and the p95 wait are compared with those of one run that is `--longer` times as long as all runs of
-the answer together.
+Of stable workloads the mean queue and the p95 wait are compared with those of other runs, with other seeds, each seven times as long as one
+of the answer, eight at least. As many are made as it takes to tell, with a confidence of 95 %, on which side of the answer's interval the truth lies, but not more than
+are together `--longer` times as long as the answer.
+
+All that is measured is kept in a file as it comes, and a second call goes on where the first one ended.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import os
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.rows import Rows
 from slotwise.model import Scenario, parse_scenario
 from slotwise.simulation import sequential
 from slotwise.simulation.choice import Choice
 from slotwise.simulation.drift import Stability
 from slotwise.simulation.engines import Engine
+from slotwise.simulation.intervals import mean_interval
 from slotwise.simulation.judging import judge
 from slotwise.simulation.measurements import Measurements
 from slotwise.simulation.replication import Task, replicate
 from slotwise.simulation.result import Result
+from slotwise.simulation.statistics import Interval
 from slotwise.simulation.workload import jobs_of
 from slotwise.theory.bounds import NOTHING
 
 TRUTH = 10_000
-"""added to the seed of a workload for its long run"""
+"""added to the seed of a workload for its long runs"""
+PIECE = 7
+"""one of the long runs is so many times as long as one run of the answer"""
+FIRST = 8
+"""so many of them at first; then twice as many, and so on"""
+RESOLUTION = 0.008
+"""of the histograms of waits"""
 
 
 def tables(rng: np.random.Generator, intensity: float, seed: int) -> dict[str, Any]:
@@ -54,7 +66,7 @@ def tables(rng: np.random.Generator, intensity: float, seed: int) -> dict[str, A
     ]
     least = [min(server["capacity"][r] for server in servers) for r in range(len(resources))]  # type: ignore[index]
     ratio = float(rng.choice([1, 5, 25, 100]))
-    types = [
+    types: list[dict[str, Any]] = [
         {
             "name": f"type{n}",
             "demand": [int(rng.integers(1, max(2, least[r] // 2 + 1))) for r in range(len(resources))],
@@ -134,40 +146,77 @@ def answer(scenario: Scenario, choice: Choice) -> tuple[Task, Result, Stability]
     return task, result_of(0, runs), verdict
 
 
-def measured(case: tuple[Scenario, Choice], longer: float) -> dict[str, Any]:
-    """One workload: the answer, and whether its intervals hold the truth."""
-    task, result, verdict = answer(*case)
-    run = result.runs[0]
-    row: dict[str, Any] = {
+def answered(case: tuple[Scenario, Choice]) -> dict[str, Any]:
+    """One workload: the verdict, and the intervals."""
+    begun = time.perf_counter()
+    _, result, verdict = answer(*case)
+    return {
         "policy": result.policy,
         "intensity": case[0].workload.intensity,
         "verdict": str(verdict),
         "runs": len(result.runs),
-        "events": run.events,
-        "simulated": run.ended,
+        "events": sum(one.events for one in result.runs),
+        "simulated": result.runs[0].ended,
+        "queues": [one.mean_queue for one in result.runs],
         "mean_queue": result.mean_queue,
         "p95_wait": result.wait_interval("p95"),
+        "seconds": time.perf_counter() - begun,
     }
-    if longer and verdict is Stability.STABLE:
-        events = int(longer * sum(one.events for one in result.runs))
-        far = case[0].model_copy(update={"run": case[0].run.model_copy(update={"seed": case[0].run.seed + TRUTH})})
-        pieces = max(1, round(events / 20_000_000))
-        truth = [
-            replicate(replace(task, scenario=far, events=events // pieces, replication=n)) for n in range(pieces)
-        ]
-        whole = Result(case[0], case[1], task.jobs.types, tuple(truth), task.jobs.mean_in_service, NOTHING)
-        row["true_queue"], row["true_p95"] = whole.mean_queue.mean, whole.wait["p95"]
-        row["queue_holds"] = holds(result.mean_queue.low, result.mean_queue.high, whole.mean_queue.mean)
-        p95 = result.wait_interval("p95")
-        row["p95_holds"] = holds(p95.low, p95.high, whole.wait["p95"])
-    return row
+
+
+def truth(case: tuple[Scenario, Choice], row: Mapping[str, Any], longer: float) -> dict[str, Any]:
+    """The same figures from other and longer runs: until it is clear whether the intervals of the answer hold them, or the runs together
+    are so many times as long as those of the answer."""
+    begun = time.perf_counter()
+    scenario = case[0].model_copy(update={"run": case[0].run.model_copy(update={"seed": case[0].run.seed + TRUTH})})
+    task = Task(scenario, jobs_of(scenario), case[1], events=PIECE * row["events"] // row["runs"])
+    most = max(FIRST, math.ceil(longer * row["runs"] / PIECE))
+    runs: list[Measurements] = []
+    pieces = FIRST
+    while True:
+        pieces = min(pieces, most)
+        runs += [replicate(replace(task, replication=n)) for n in range(len(runs), pieces)]
+        whole = Result(case[0], case[1], task.jobs.types, tuple(runs), task.jobs.mean_in_service, NOTHING)
+        queue, p95 = mean_interval([run.mean_queue for run in runs]), whole.wait_interval("p95")
+        if pieces == most or (clear(row["mean_queue"], queue) and clear(row["p95_wait"], p95)):
+            break
+        pieces *= 2
+    events = sum(run.events for run in runs)
+    return {"events": events, "mean_queue": queue, "p95_wait": p95, "seconds": time.perf_counter() - begun}
+
+
+def clear(answer: Sequence[float | None], truth: Interval) -> bool:
+    """Whether all that may be true lies within the interval of the answer, or all of it without."""
+    _, low, high = answer
+    if low is None or high is None or truth.low is None or truth.high is None:
+        return True
+    low, high = low * (1 - RESOLUTION), high * (1 + RESOLUTION)
+    return low <= truth.low <= truth.high <= high or truth.high < low or truth.low > high
 
 
 def holds(low: float | None, high: float | None, true: float | None) -> bool | None:
     """Whether an interval holds the truth, as far as histograms resolve it (0.8 %)."""
     if low is None or high is None or true is None:
         return None
-    return low * 0.992 <= true <= high * 1.008 or math.isclose(low, true)
+    return low * (1 - RESOLUTION) <= true <= high * (1 + RESOLUTION) or math.isclose(low, true)
+
+
+def told(kind: str, rows: Sequence[dict[str, Any]]) -> str:
+    """A line on the verdicts of workloads of one kind."""
+    counts = Counter(row["verdict"] for row in rows)
+    shares = ", ".join(f"{verdict} {count / len(rows):.1%}" for verdict, count in counts.most_common())
+    return f"{kind}, {len(rows)} workloads: {shares}"
+
+
+def coverage(answers: Rows, truths: Rows) -> Iterator[str]:
+    """A line on the intervals of each figure."""
+    known = [(answers.rows[name], true) for name, true in truths.rows.items() if name in answers.rows]
+    known = [(row, true) for row, true in known if row["verdict"] == Stability.STABLE]
+    for figure, name in (("mean_queue", "mean queue"), ("p95_wait", "p95 wait")):
+        all_ = [holds(row[figure][1], row[figure][2], true[figure][0]) for row, true in known]
+        held = [one for one in all_ if one is not None]
+        if held:
+            yield f"95 % intervals of the {name} hold the truth in {np.mean(held):.1%} of {len(held)}"
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -175,31 +224,45 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--stable", type=int, default=200, metavar="N")
     parser.add_argument("--unstable", type=int, default=100, metavar="N")
-    parser.add_argument("--longer", type=float, default=50.0, metavar="TIMES", help="0: no long runs")
+    parser.add_argument("--longer", type=float, default=20.0, metavar="TIMES", help="long runs at most; 0: none")
     parser.add_argument("--seed", type=int, default=2, help="1 is the set that the limits were tuned on")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rows", metavar="FILE", help="write a line of JSON for each workload")
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        default=Path("build/verdicts"),
+        metavar="DIR",
+        help="for what is measured; it is gone on with",
+    )
     given = parser.parse_args(arguments)
+    answers = Rows(given.keep / f"answers-{given.seed}.jsonl")
+    truths = Rows(given.keep / f"truths-{given.seed}.jsonl")
     begun = time.perf_counter()
-    measured(stable_case(0, given.seed), 0)  # compiles
-    measured(stable_case(3, given.seed), 0)
-    rows: dict[str, list[dict[str, Any]]] = {"stable": [], "unstable": []}
-    with ThreadPoolExecutor(given.threads) as pool, open(given.rows or os.devnull, "w") as file:
-        work = {
-            pool.submit(measured, unstable_case(n, given.seed), 0): "unstable" for n in range(given.unstable)
-        } | {pool.submit(measured, stable_case(n, given.seed), given.longer): "stable" for n in range(given.stable)}
-        for one in as_completed(work):
-            rows[work[one]].append(one.result())
-            file.write(json.dumps({"kind": work[one], **one.result()}) + "\n")
-            file.flush()
-    for kind, found in ((kind, found) for kind, found in rows.items() if found):
-        counts = Counter(row["verdict"] for row in found)
-        told = ", ".join(f"{verdict} {count / len(found):.1%}" for verdict, count in counts.most_common())
-        print(f"{kind}, {len(found)} workloads: {told}")
-    for figure, name in (("queue_holds", "mean queue"), ("p95_holds", "p95 wait")):
-        known = [row[figure] for row in rows["stable"] if row.get(figure) is not None]
-        if known:
-            print(f"95 % intervals of the {name} hold the truth in {np.mean(known):.1%} of {len(known)}")
+    cases = {f"unstable-{n}": unstable_case(n, given.seed) for n in range(given.unstable)}
+    cases |= {f"stable-{n}": stable_case(n, given.seed) for n in range(given.stable)}
+
+    with ThreadPoolExecutor(given.threads) as pool:
+        missing = {pool.submit(answered, cases[name]): name for name in cases if name not in answers.rows}
+        for one in as_completed(missing):
+            answers.add(missing[one], one.result())
+        settled = [
+            name
+            for name in cases
+            if name.startswith("stable") and answers.rows[name]["verdict"] == Stability.STABLE and given.longer
+        ]
+        missing = {
+            pool.submit(truth, cases[name], answers.rows[name], given.longer): name
+            for name in settled
+            if name not in truths.rows
+        }
+        for one in as_completed(missing):
+            truths.add(missing[one], one.result())
+    for kind in ("stable", "unstable"):
+        rows = [answers.rows[name] for name in cases if name.startswith(kind)]
+        if rows:
+            print(told(kind, rows))
+    for line in coverage(answers, truths):
+        print(line)
     print(f"{time.perf_counter() - begun:,.0f} s", file=sys.stderr)
 
 

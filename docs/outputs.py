@@ -31,7 +31,7 @@ WIDTH = "96"
 NOT_CLONED = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "site", "*.egg-info")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 VOLATILE = [
-    (re.compile(r"^[\d.]+ million events a second a core$", re.MULTILINE), "... million events a second a core"),
+    (re.compile(r"^[\d.,]+( million)? events a second a core$", re.MULTILINE), "... events a second a core"),
     (re.compile(r"^report: .*?([^/\n]+/index\.html)$", re.MULTILINE), r"report: .../\1"),
     (re.compile(r"^compiling the kernels.*\n", re.MULTILINE), ""),
     (re.compile(r"[ \t]+$", re.MULTILINE), ""),

@@ -13,7 +13,8 @@ PACKAGE = Path(slotwise.__file__).parent
 
 # From the ground up; parts on one floor do not know each other.
 FLOORS = [
-    {"errors", "_version", "_kernel"},
+    {"errors", "_version", "_compiler"},
+    {"_kernel"},
     {"files"},
     {"looks"},
     {"model"},

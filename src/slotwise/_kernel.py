@@ -1,18 +1,18 @@
 """Compiled kernels, in Python: the one decorator, and a compile cache that is never stale.
 
-Numba keys its on-disk cache by the file a function stands in and does not see that a function it calls, in
-another file, has changed. So the first import after any kernel source changed drops the whole cache of the
-package; an installed package never changes and pays only for a few `stat` calls.
+What is compiled stays on disk and is void as soon as anything in the package has changed: see `stamp`. How it is
+compiled says `_compiler`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import llvmlite
 import numba
 from numba.core import config
 
@@ -22,40 +22,71 @@ JIT: bool = not config.DISABLE_JIT
 """False under NUMBA_DISABLE_JIT=1, where every kernel runs as the plain Python function that it is."""
 
 _PACKAGE = Path(__file__).parent
+_WITHOUT_KERNELS = ("cli", "live", "looks", "report")
+"""no kernel lies there or uses them, so that their sources may change without compiling all anew"""
 
 
 def kernel(function: F) -> F:
-    """Compile `function` on its first call, cached on disk, without the GIL; division by zero gives inf."""
-    return cast(F, numba.njit(function, cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True))
+    """Compile `function` when Python first calls it, cached on disk, without the GIL; division by zero gives inf."""
+    if not JIT:
+        return function
+    from slotwise._compiler import dispatcher
+
+    return cast(F, dispatcher(function, stamp))
+
+
+def hook_value(function: Any, signature: Any) -> Any:
+    """The function as one that compiled code calls by its address: compiled now, or loaded from the cache."""
+    from slotwise._compiler import callback
+
+    return callback(function, signature, stamp)
 
 
 def is_compiled(function: Any) -> bool:
-    """Whether a kernel is in the on-disk cache, wherever Numba keeps it, so that a first run need not compile it."""
+    """Whether a kernel, or a function that is to be a hook, is in the cache on disk: then a first run need not compile it."""
     if not JIT:
         return True
-    name = f"{function.py_func.__module__.rpartition('.')[2]}.{function.py_func.__qualname__}"
-    return any(Path(function._cache.cache_path).glob(f"{name}-*.nbi"))
+    from slotwise._compiler import StampedCache
+
+    return StampedCache(getattr(function, "py_func", function), stamp()).holds()
 
 
-def _drop_stale_cache() -> None:
-    stamp = hashlib.sha256(importlib.metadata.version("numba").encode())
-    for source in sorted(_PACKAGE.rglob("*.py")):
+def cache_path() -> Path:
+    """The folder, or one of the folders, in which compiled kernels are kept."""
+    from slotwise._compiler import StampedCache
+
+    return Path(StampedCache(kernel, stamp()).cache_path)
+
+
+@cache
+def stamp() -> str:
+    """What the compiled kernels were made from: the sources, and the compiler.
+
+    Reading all sources takes some milliseconds, so the answer is kept beside sizes and times of the files. By their contents they are
+    known again where only their times have changed, as in the layers of a container's image. What
+    was made from other sources is removed.
+    """
+    sources = sorted(
+        source for source in _PACKAGE.rglob("*.py") if source.relative_to(_PACKAGE).parts[0] not in _WITHOUT_KERNELS
+    )
+    compiler = f"{numba.__version__} {llvmlite.__version__}"
+    looks, contents = hashlib.sha256(compiler.encode()), hashlib.sha256(compiler.encode())
+    for source in sources:
         info = source.stat()
-        stamp.update(f"{source.relative_to(_PACKAGE)} {info.st_size} {info.st_mtime_ns}".encode())
+        looks.update(f"{source.relative_to(_PACKAGE)} {info.st_size} {info.st_mtime_ns}".encode())
     record = _PACKAGE / "__pycache__" / "kernels.stamp"
+    known = record.read_text().split() if record.is_file() else []
+    if len(known) == 2 and known[0] == looks.hexdigest():
+        return known[1]
+    for source in sources:
+        contents.update(str(source.relative_to(_PACKAGE)).encode() + source.read_bytes())
+    found = contents.hexdigest()
     try:
-        if record.read_text() == stamp.hexdigest():
-            return
-    except FileNotFoundError:
-        ...  # the first import ever
-    try:
-        for compiled in [*_PACKAGE.rglob("*.nbi"), *_PACKAGE.rglob("*.nbc")]:
-            compiled.unlink(missing_ok=True)
+        if known[1:] != [found]:
+            for compiled in [*_PACKAGE.rglob("*.nbi"), *_PACKAGE.rglob("*.nbc")]:
+                compiled.unlink(missing_ok=True)
         record.parent.mkdir(exist_ok=True)
-        record.write_text(stamp.hexdigest())
-    except PermissionError:
-        ...  # installed read-only: Numba then keeps its cache elsewhere, by file and time
-
-
-if JIT:
-    _drop_stale_cache()
+        record.write_text(f"{looks.hexdigest()} {found}\n")
+    except OSError:
+        ...  # installed where this user may not write: Numba then keeps its cache elsewhere
+    return found

@@ -338,9 +338,10 @@ main(["compare", "mine.toml", "-p", "fifo,best-fit", "--out", "new/report", "--w
 """
 
 
-def test_ctrl_c_is_130_and_leaves_nothing(here: Path) -> None:
+def interrupted(program: str, here: Path) -> tuple[int, str, str]:
+    """Ctrl-C when the program says that it is ready: its exit code, what it printed, and its last message."""
     process = subprocess.Popen(
-        [sys.executable, "-c", WAITING], cwd=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", program], cwd=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stderr is not None
     for line in process.stderr:
@@ -348,6 +349,36 @@ def test_ctrl_c_is_130_and_leaves_nothing(here: Path) -> None:
             break
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, out) == (130, "")
-    assert err.splitlines()[-1].startswith("slotwise: interrupted")
+    return process.returncode, out, err.splitlines()[-1]
+
+
+def test_ctrl_c_is_130_and_leaves_nothing(here: Path) -> None:
+    code, out, err = interrupted(WAITING, here)
+    assert (code, out) == (130, "")
+    assert err.startswith("slotwise: interrupted")
     assert sorted(os.listdir(here)) == ["jobs.parquet", "mine.toml"]
+
+
+PLANNING = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from slotwise.simulation import engines
+real, servers = engines.replicate, []
+def replicate(task, progress, stopped):
+    servers.append(task.scenario.cluster.n_servers)
+    if servers[-1] == servers[0]:
+        return real(task, progress, stopped)
+    print("ready", file=sys.stderr, flush=True)
+    while not stopped():
+        pass
+    raise KeyboardInterrupt
+engines.replicate = replicate
+from slotwise.cli.main import main
+main(["plan", "mine.toml", "-p", "fifo", "-t", "p95_wait=0.2", "--workers", "1"])
+"""
+
+
+def test_a_plan_that_is_interrupted_says_what_failed_and_why(here: Path) -> None:
+    code, out, err = interrupted(PLANNING, here)
+    assert (code, err) == (130, "slotwise: interrupted before a plan was found")
+    assert out == "2 machine misses: p95 wait is above 0.2\n"

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from processes import Process
 
 from slotwise.live.loop import Loop
 from slotwise.live.store import open_store
@@ -82,3 +86,18 @@ def until() -> Callable[[Loop, Callable[[], object]], None]:
             news.clear()
 
     return wait
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Process]]:
+    """Makes services in folders of their own, and leaves nothing running."""
+    made: list[Process] = []
+
+    def make(folder: Path, *options: str) -> Process:
+        made.append(Process(folder, *options))
+        made[-1].start()
+        return made[-1]
+
+    yield make
+    for process in made:
+        process.clean_up()

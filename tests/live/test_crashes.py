@@ -62,7 +62,8 @@ def live(url: str, engine: Callable[[Path], Engine], folder: Path, told: int, se
         kind, number = chance.random(), chance.choice(mine or [0])
         if kind < 0.7 and sum(loop.ledger.core.waiting.values()) < 60:
             job_type, needs = chance.choice([("small", {}), ("large", {}), (None, {"cpu": 2.0})])
-            new = [NewJob("t", job_type, needs, {}, body=body) for _ in range(chance.choice([1, 1, 8]))]
+            tenant = str(job_type)  # who asks for the same
+            new = [NewJob(tenant, job_type, needs, {}, body=body) for _ in range(chance.choice([1, 1, 8]))]
             mine = loop.submit(new).result()
             os.write(told, f"{' '.join(map(str, mine))}\n".encode())
         elif kind < 0.8 and mine:
@@ -125,12 +126,15 @@ def check(store: Store, acknowledged: list[int]) -> None:
     assert set(acknowledged) <= set(jobs)
     assert {job.state for job in jobs.values()} <= set(ENDED) - {"lost"}
     assert all(job.attempt <= 1 for job in jobs.values())
-    order: dict[str, list[int]] = {}
+    order: dict[tuple[str, str], list[int]] = {}
     for entry in rows(store, 0):
         for job, _, _ in json.loads(entry.placements):
-            order.setdefault(jobs[job].type, []).append(job)
-    for job_type, started in order.items():
-        assert started == sorted(started), f"{job_type}: one overtook another"
+            order.setdefault((jobs[job].type, jobs[job].tenant), []).append(job)
+    for (
+        kind,
+        started,
+    ) in order.items():  # policies may prefer a smaller job of a type, never a later one of the same size
+        assert started == sorted(started), f"{kind}: one overtook another"
     found = replay(store)
     assert found.differences == []
     assert found.rows == store.last_entry().seq  # type: ignore[union-attr]

@@ -27,6 +27,7 @@ from slotwise.live.store import Batch, Entry, Query, StoreError, open_store
 from slotwise.live.store.protocol import Store
 from slotwise.live.store.sqlite import SQLiteStore
 from slotwise.model import Cluster, JobType, ServerClass
+from slotwise.scheduling.compact import packed, unpacked
 
 SETUP = Setup(
     Cluster(resources=("cpu", "memory"), servers=(ServerClass(name="a", count=2, capacity=("4", "1000")),)),  # type: ignore[arg-type]
@@ -385,3 +386,35 @@ def test_checkpoints_are_kept_and_old_rows_dropped(tmp_path: Path, until: Until)
     assert found.differences == []
     assert found.rows < 100  # of some 220
     again.close()
+
+
+def test_a_large_situation_is_written_by_a_process_of_its_own(tmp_path: Path, until: Until) -> None:
+    """While the service goes on; it is kept when it is whole, and a restart and a replay begin with it."""
+    url = f"sqlite:///{tmp_path}/x.db"
+    service = Service(open_store(url), engine(), SETUP, retention=Retention(every=30, apart=0))
+    store, loop = service.store, service.loop
+    try:
+        before, sent = len(store.checkpoints()), 0
+        while len(store.checkpoints()) < before + 3 and sent < 20_000:  # the books go on while copies are written
+            loop.submit([ONE] * 10).result(10)
+            sent += 10
+        assert len(store.checkpoints()) >= before + 3
+        until(loop, lambda: store.counts() == {"done": sent})
+    finally:
+        service.close()
+    again = open_store(url)
+    found = replay(again)
+    assert found.differences == []
+    assert found.checkpoints >= 3
+    again.close()
+
+
+def test_situations_are_packed_where_they_are_large() -> None:
+    small, large = {"a": [1.5, None, "ö"]}, {"a": list(range(300_000))}
+    assert packed(small) == json.dumps(small, separators=(",", ":"))
+    assert len(packed(large)) < 1_000_000
+    for values in (small, large):
+        assert unpacked(packed(values)) == values
+    for damaged in (packed(large)[:-50], "[]", "{", packed(large)[:5000] + "x" + packed(large)[5000:]):
+        with pytest.raises(ValueError):  # noqa: PT011
+            unpacked(damaged)

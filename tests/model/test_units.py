@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -113,6 +114,8 @@ def test_tables_sentences_and_json_have_the_unit(
     monkeypatch.setenv("COLUMNS", "140")
     table = said(capsys, "simulate", str(hours))
     assert table.count("wait (h)") == 4
+    short = " ".join(said(capsys, "simulate", str(hours), "--set", "run.events=60").split())
+    assert re.search(r"[\d.]+ h were simulated, and \w+ runs [\d.]+ h on average: too short to judge", short)
     assert "per h: " in said(capsys, "capacity", str(hours))
     assert "arrivals per h; load" in said(capsys, "capacity", str(hours), "--proofs")
     plan = said(capsys, "plan", str(hours), "-t", "p95_wait=30min")

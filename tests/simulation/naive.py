@@ -274,7 +274,7 @@ def simulate(
         if now == math.inf:
             break
         if timeline.next_time < now:
-            now, what, server, c = timeline.pop()
+            (now,), ((what, server, c),) = (column.tolist() for column in timeline.next(1))
             pass_time(now)
             if what == JOIN and server not in there:
                 there[server] = c

@@ -1,4 +1,4 @@
-"""The first run: another process compiles a part, leaves it in the cache, and is ended when this one is."""
+"""The first run: helpers compile pieces, leave them in the cache, and are ended when this process is."""
 
 from __future__ import annotations
 
@@ -12,122 +12,145 @@ import pytest
 
 import slotwise
 from slotwise._kernel import JIT
-from slotwise.scheduling.hooks import Hooks
-from slotwise.simulation import ahead
-from slotwise.simulation.parts import compile_parts
+from slotwise.scheduling.hooks import HOOKS, nothing
+from slotwise.scheduling.policies import POLICIES, make_policy
+from slotwise.simulation import ahead, parts
 from slotwise.simulation.simulate import InterruptedRunError
+
+REAL = subprocess.Popen
+NOTHING = "slotwise.scheduling.hooks:nothing"
 
 
 @pytest.fixture
-def nobody(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """Others that are started: a process that waits for ever, and the command that was meant."""
-    started: list[list[str]] = []
-    real = subprocess.Popen
-
-    def popen(command: list[str], **options: object) -> subprocess.Popen[bytes]:
-        started.append(command)
-        return real([sys.executable, "-c", "import signal; signal.pause()"], **options)  # type: ignore[call-overload,no-any-return]
-
-    monkeypatch.setattr(ahead, "_others", {})
-    monkeypatch.setattr(ahead, "compiled", lambda: False)
+def unknown(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int, str]]:
+    """Nothing is known to be compiled, and nothing ever will be; what is told."""
+    heard: list[tuple[int, int, str]] = []
+    monkeypatch.setattr(ahead, "JIT", True)
+    monkeypatch.setattr(ahead, "_known", set())
+    monkeypatch.setattr(ahead, "in_cache", lambda piece: False)
+    monkeypatch.setattr(ahead, "told", [lambda *one: heard.append(one)])
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    return heard
+
+
+def helpers_that(code: str, monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[str]]:
+    """In place of the helpers: processes that do this."""
+    started: list[subprocess.Popen[str]] = []
+
+    def popen(command: list[str], **options: object) -> subprocess.Popen[str]:
+        assert command[1:] == ["-m", "slotwise.simulation.parts"]
+        started.append(REAL([sys.executable, "-c", code], **options))  # type: ignore[call-overload]
+        return started[-1]
+
     monkeypatch.setattr(subprocess, "Popen", popen)
     return started
 
 
-def test_a_part_is_asked_for_once(nobody: list[list[str]]) -> None:
-    ahead.begin("loop")
-    ahead.begin("loop")
-    ahead.begin("guarded", "best-fit")
-    assert [command[2:] for command in nobody] == [
-        ["slotwise.simulation.parts", "loop"],
-        ["slotwise.simulation.parts", "guarded", "best-fit"],
-    ]
-    ahead.give_up()
-    ahead.wait("loop", "guarded", "never asked for")  # ends, since they have been ended
-    assert all(other.returncode is not None for other in ahead._others.values() if other is not None)
+ANSWERS = "import sys\nfor line in sys.stdin: print(line.strip(), flush=True)"
+WAITS = "import signal; signal.pause()"
 
 
-def test_who_takes_too_long_is_not_waited_for(nobody: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_are_shared_out_and_told(
+    unknown: list[tuple[int, int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = helpers_that(ANSWERS, monkeypatch)
+    pieces = [f"m:f{n}" for n in range(7)]
+    ahead.compile_pieces(pieces)
+    assert len(started) == 2
+    assert [n for n, _, _ in unknown] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert {m for _, m, _ in unknown} == {7}
+    assert sorted(piece for _, _, piece in unknown) == sorted([*pieces, ""])
+    assert [piece for _, _, piece in unknown][:2] == ["m:f0", "m:f6"]  # from both ends
+    assert all(helper.returncode is not None for helper in started)
+    ahead.compile_pieces(pieces)  # known now
+    assert len(started) == 2
+
+
+def test_helpers_that_die_or_do_not_answer_cost_only_time(
+    unknown: list[tuple[int, int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = helpers_that("", monkeypatch)
+    ahead.compile_pieces(["m:a", "m:b", "m:c"])
+    monkeypatch.setattr(ahead, "_known", set())
     monkeypatch.setattr(ahead, "PATIENCE", 0.0)
-    ahead.begin("loop")
-    ahead.wait("loop")
-    (other,) = ahead._others.values()
-    assert other is not None
-    assert other.wait() != 0
+    more = helpers_that(WAITS, monkeypatch)
+    ahead.compile_pieces(["m:a", "m:b", "m:c"])
+    assert all(helper.returncode is not None for helper in [*started, *more])
 
 
-@pytest.mark.parametrize("hindrance", ["compiled", "one core", "is one of the others"])
-def test_nobody_is_started(nobody: list[list[str]], monkeypatch: pytest.MonkeyPatch, hindrance: str) -> None:
-    if hindrance == "compiled":
-        monkeypatch.setattr(ahead, "compiled", lambda: True)
-    elif hindrance == "one core":
-        monkeypatch.setattr(os, "cpu_count", lambda: 1)
-    else:
-        ahead.alone()
-    ahead.begin("loop")
-    ahead.wait("loop")
-    assert nobody == []
+def test_nobody_is_asked_for_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "_known", set())
+    monkeypatch.setattr(ahead, "in_cache", lambda piece: True)
+    monkeypatch.setattr(subprocess, "Popen", None)
+    ahead.compile_pieces([NOTHING, ahead.LOOP])
 
 
-def test_a_mistake_ends_the_others(nobody: list[list[str]]) -> None:
-    with pytest.raises(RuntimeError, match="of mine"):
-        slotwise.simulate("example1", Mistaken)
-    (other,) = ahead._others.values()
-    assert other is not None
-    assert other.wait() != 0
+def test_a_helper_asks_no_helpers(unknown: list[tuple[int, int, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subprocess, "Popen", None)
+    monkeypatch.setattr(ahead, "_helping", True)
+    ahead.compile_pieces([NOTHING])
 
 
-class Mistaken(slotwise.Policy):
-    """One that cannot even be compiled."""
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_function_of_a_policy_is_a_piece_that_can_be_found(name: str) -> None:
+    policy = make_policy(name)
+    pieces = ahead.pieces_of(policy, ("join", *HOOKS), ahead.DRIVERS)
+    assert len(set(pieces)) == len(pieces)
+    functions = [ahead.function_of(piece) for piece in pieces if ":" in piece]
+    assert {policy.arrive, policy.complete, policy.join, *policy.late} <= {*functions}
+    assert [piece for piece in pieces if ":" not in piece] == [*ahead.DRIVERS]
 
-    name = "mistaken"
 
-    def hooks(self) -> Hooks:
-        raise RuntimeError("a mistake of mine")
+def test_a_policy_in_plain_python_needs_the_drivers_only() -> None:
+    class Plain(slotwise.Policy):
+        name = "plain"
+
+    assert ahead.pieces_of(Plain(), ("arrive",), [ahead.LOOP]) == [ahead.LOOP]
 
 
-def test_the_parts_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "_others", {})
-    compile_parts(["loop", "m14"])
-    assert ahead._others == {"loop": None}
+def test_interrupted_while_helpers_compile(
+    unknown: list[tuple[int, int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that hears Ctrl-C waits for them, and they are ended."""
+    started = helpers_that(WAITS, monkeypatch)
+
+    def pressed(*_: object) -> None:
+        assert threading.current_thread() is threading.main_thread()
+        if len(started) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(ahead, "told", [pressed])
+    with pytest.raises(InterruptedRunError) as interrupted:
+        slotwise.simulate("example1", "m14")
+    assert interrupted.value.results == []
+    assert len(started) == 2
+    assert all(helper.wait() != 0 for helper in started)
 
 
 @pytest.mark.skipif(not JIT, reason="nothing is compiled")
-def test_the_cache_is_looked_for_where_it_is(tmp_path: Path) -> None:
-    """Where the package cannot be written, or Numba is told to keep its cache elsewhere, too."""
-    code = "from slotwise.simulation import ahead; print(ahead.compiled())"
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+def test_a_piece_is_in_the_cache_when_it_has_been_compiled_and_not_before(tmp_path: Path) -> None:
+    """Also where Numba is told to keep its cache elsewhere; and not when any source has changed."""
+    code = f"""
+from slotwise import _kernel
+from slotwise.simulation import ahead, parts
+print(ahead.in_cache({NOTHING!r}))
+parts.compile_piece({NOTHING!r})
+print(ahead.in_cache({NOTHING!r}))
+_kernel.stamp = lambda: "other sources"
+print(ahead.in_cache({NOTHING!r}))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.split() == ["False", "True", "False"]
+    assert len(list(tmp_path.rglob("*.nbi"))) == 1
 
-    def asked() -> str:
-        return subprocess.run(
-            [sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True
-        ).stdout.strip()
 
-    assert asked() == "False"
-    run = subprocess.run(
-        [sys.executable, "-c", "from slotwise.simulation import loop; print(loop.run_jobs._cache.cache_path)"],
-        env=environment, check=True, capture_output=True, text=True,
-    )  # fmt: skip
-    place = Path(run.stdout.strip())
-    assert place.is_relative_to(tmp_path)
-    place.mkdir(parents=True, exist_ok=True)
-    (place / "loop.run_jobs-1.py3.nbi").touch()
-    assert asked() == "True"
-
-
-def test_interrupted_while_compiling(nobody: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is compiled in the thread that hears Ctrl-C, and the others are ended."""
-
-    def pressed(self: object) -> None:
-        assert threading.current_thread() is threading.main_thread()
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Mistaken, "hooks", pressed)
-    with pytest.raises(InterruptedRunError) as interrupted:
-        slotwise.simulate("example1", Mistaken)
-    assert interrupted.value.results == []
-    assert len(nobody) == 1
-    (other,) = ahead._others.values()
-    assert other is not None
-    assert other.wait() != 0
+def test_the_drivers_can_be_run_for_their_kernels() -> None:
+    for driver in ahead.DRIVERS:
+        parts.compile_piece(driver)
+    assert parts.Idle.arrive is nothing

@@ -152,7 +152,8 @@ def test_servers_that_are_drained_or_fail_for_good_never_come_back(scenario: Mak
     timeline = ServerEvents(made.cluster, np.random.SeedSequence(5))
     rows = []
     while timeline.next_time <= 300.0:
-        rows.append(timeline.pop())
+        (at,), (what,) = (column.tolist() for column in timeline.next(1))
+        rows.append((at, *what))
     assert [at for at, *_ in rows] == sorted(at for at, *_ in rows)
     of = {number: [(at, kind) for at, kind, n, _ in rows if n == number] for number in range(4)}
     assert of[0][-1][0] == 20

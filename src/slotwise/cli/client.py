@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
 
 import typer
 
 from slotwise.cli.serve import JsonOption, needs_extra
 from slotwise.errors import InputError
+from slotwise.looks.numbers import printable
 
 if TYPE_CHECKING:
     from slotwise.live.client import Client, Job
@@ -29,14 +32,18 @@ ProfileOption = Annotated[
     typer.Option("--profile", metavar="NAME", help="server and token from ~/.config/slotwise/profiles.toml"),
 ]
 JobArgument = Annotated[int, typer.Argument(metavar="ID", help="the number of a job")]
+JobsArgument = Annotated[list[int], typer.Argument(metavar="ID...", help="the numbers of jobs")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="the name of a server")]
+TIMES = ("submitted", "placed", "started", "ended")
+FOLDED = ("type", "name", "reason", "class")
+"""columns whose text may be folded"""
 SHOWN = ("id", "state", "type", "server", "attempt", "exit_code", "submitted", "started", "ended")
 
 
 @contextmanager
 def connected(server: str | None, profile: str | None) -> Iterator[Client]:
     """A client that is closed at the end."""
-    needs_extra()
+    needs_extra("httpx")
     from slotwise.live.client import Client
 
     with Client(server, profile=profile) as client:
@@ -58,11 +65,27 @@ def clock(seconds: float | None) -> str:
     return time.strftime("%H:%M:%S" if same_day else "%Y-%m-%d %H:%M:%S", then)
 
 
-def table(headings: list[str], rows: list[list[str]]) -> None:
-    """Columns as wide as they need to be."""
-    widths = [max(len(row[i]) for row in [headings, *rows]) for i in range(len(headings))]
-    for row in [headings, *rows]:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+def table(headings: list[str], rows: list[list[str]], less_needed: Sequence[str] = ()) -> None:
+    """Columns as wide as they need to be; on a narrow terminal without those that are less needed, which is told."""
+    if not sys.stdout.isatty():
+        widths = [max(len(row[i]) for row in [headings, *rows]) for i in range(len(headings))]
+        for row in [headings, *rows]:
+            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        return
+    from rich.console import Group
+    from rich.text import Text
+
+    from slotwise.looks.terminal import fit, listing, show
+
+    def drawn(width: int) -> Group:
+        made = listing(*headings)
+        for column in made.columns:
+            column.no_wrap = column.header not in FOLDED
+        for row in rows:
+            made.add_row(*row)
+        return Group(made, *(Text(note, style="dim") for note in fit(made, width, less_needed)))
+
+    show(drawn)
 
 
 def show_jobs(jobs: list[Job], *, as_json: bool) -> None:
@@ -84,7 +107,8 @@ def show_jobs(jobs: list[Job], *, as_json: bool) -> None:
         ]
         for job in jobs
     ]
-    table(["id", "state", "type", "server", "exit", "submitted", "started", "ended", "name"], rows)
+    headings = ["id", "state", "type", "server", "exit", "submitted", "started", "ended", "name"]
+    table(headings, rows, ("submitted", "type", "started", "name", "ended"))
 
 
 def submit(
@@ -95,7 +119,10 @@ def submit(
     job_type: Annotated[str | None, typer.Option("--type", help="a type of the cluster, instead of needs")] = None,
     array: Annotated[str | None, typer.Option("--array", metavar="1-1000", help="many jobs, numbered")] = None,
     name: Annotated[str | None, typer.Option("--name", help="for people")] = None,
-    env: Annotated[list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="repeatable")] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", metavar="NAME[=VALUE]", help="without a value: that of this environment; repeatable"),
+    ] = None,
     cwd: Annotated[str | None, typer.Option("--cwd", help="the working directory (default: this one)")] = None,
     requires: Annotated[
         list[str] | None, typer.Option("--requires", metavar="LABEL=VALUE|...", help="of the server; repeatable")
@@ -105,6 +132,10 @@ def submit(
     ] = None,
     duration: Annotated[float | None, typer.Option("--duration", help="expected, in seconds")] = None,
     on_loss: Annotated[str, typer.Option("--on-loss", help="if its server is lost: fail or requeue")] = "fail",
+    label: Annotated[
+        list[str] | None, typer.Option("--label", metavar="NAME=VALUE", help="kept with the job; repeatable")
+    ] = None,
+    tenant: Annotated[str | None, typer.Option("--tenant", help="whose job it is, where you operate")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="until it has ended; exits as the job does")] = False,
     server: ServerOption = None,
     profile: ProfileOption = None,
@@ -125,7 +156,7 @@ def submit(
         "type": job_type,
         "array": array,
         "name": name,
-        "env": dict(_pair(one, "--env") for one in env) if env else None,
+        "env": dict(_variable(one) for one in env) if env else None,
         "cwd": cwd or os.getcwd(),
         "requires": {
             label: value.split("|") for label, value in (_pair(one, "--requires") for one in requires or [])
@@ -133,6 +164,8 @@ def submit(
         "key": key,
         "duration": duration,
         "on_loss": on_loss,
+        "labels": dict(_pair(one, "--label") for one in label or []),
+        "tenant": tenant,
     }
     with connected(server, profile) as client:
         made = client.call("POST", "/v1/jobs", json={"argv": argv} | {k: v for k, v in asked.items() if v}).json()
@@ -142,16 +175,40 @@ def submit(
             else:
                 print(f"jobs {made['ids'][0]} to {made['ids'][-1]}" if array else f"job {made['id']}")
             return
-        jobs = client.wait(made["ids"])
+        jobs = _wait(client, made["ids"], show=not (array or as_json))
         if as_json:
             print(json.dumps([plain(job) for job in jobs] if array else plain(jobs[0])))
-        else:
-            for piece in () if array else client.output(made["id"]):
-                sys.stdout.buffer.write(piece)
-                sys.stdout.flush()
         worst = max((_code(job) for job in jobs), default=0)
         if worst:
             raise typer.Exit(worst)
+
+
+def _wait(client: Client, numbers: list[int], *, show: bool) -> list[Job]:
+    """Until they have ended, with the output of a single one as it comes. Ctrl-C ends the waiting, not the job."""
+    try:
+        if show:
+            for piece in client.output(numbers[0], follow=True):
+                _write(piece)
+        return client.wait(numbers)
+    except KeyboardInterrupt:
+        which = f"job {numbers[0]}" if len(numbers) == 1 else f"jobs {numbers[0]} to {numbers[-1]}"
+        verb = "goes" if len(numbers) == 1 else "go"
+        print(f"slotwise: {which} {verb} on; `slotwise stop` or `cancel` ends it", file=sys.stderr)
+        raise
+
+
+def _write(piece: bytes) -> None:
+    sys.stdout.buffer.write(piece)
+    sys.stdout.buffer.flush()
+
+
+def _variable(text: str) -> tuple[str, str]:
+    """NAME=VALUE, or NAME with the value that it has here: so a secret need not stand in a command line."""
+    if "=" in text:
+        return _pair(text, "--env")
+    if text not in os.environ:
+        raise InputError(f"{text!r} is not set here", where="--env", remedy="write NAME=VALUE")
+    return text, os.environ[text]
 
 
 def _pair(text: str, where: str) -> tuple[str, str]:
@@ -202,13 +259,22 @@ def job(
       slotwise job 7
     """
     with connected(server, profile) as client:
-        found = client.job(number)
+        found = client.detail(number)
+    ordered = {name: found[name] for name in SHOWN} | found
     if as_json:
-        print(json.dumps(plain(found)))
-    else:
-        for key, value in plain(found).items():
-            if value not in (None, ""):
-                print(f"{key:12}{clock(value) if key in ('submitted', 'placed', 'started', 'ended') else value}")
+        print(json.dumps(ordered))
+        return
+    for key, value in ordered.items():
+        if value not in (None, "", [], {}):
+            shown = clock(value) if key in TIMES else shlex.join(value) if key == "argv" else said(value)
+            print(f"{key:12}{printable(shown)}")
+
+
+def said(value: Any) -> str:
+    """A value for people: NAME=VALUE for each of a mapping."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={said(one)}" for name, one in value.items())
+    return "|".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def logs(
@@ -216,6 +282,7 @@ def logs(
     follow: Annotated[bool, typer.Option("-f", "--follow", help="until the job has ended")] = False,
     server: ServerOption = None,
     profile: ProfileOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Print what a job wrote.
 
@@ -224,35 +291,40 @@ def logs(
       slotwise logs -f 7
     """
     with connected(server, profile) as client:
-        for piece in client.output(number, follow=follow):
-            sys.stdout.buffer.write(piece)
-            sys.stdout.flush()
+        pieces = client.output(number, follow=follow)
+        if as_json:
+            print(json.dumps({"id": number, "output": b"".join(pieces).decode("utf-8", "replace")}))
+            return
+        for piece in pieces:
+            _write(piece)
 
 
 def cancel(
-    number: JobArgument, server: ServerOption = None, profile: ProfileOption = None, as_json: JsonOption = False
+    numbers: JobsArgument, server: ServerOption = None, profile: ProfileOption = None, as_json: JsonOption = False
 ) -> None:
-    """Withdraw a waiting job.
+    """Withdraw waiting jobs.
 
     \b
     Examples:
       slotwise cancel 7
+      slotwise cancel 7 8 9
     """
     with connected(server, profile) as client:
-        show_jobs([client.cancel(number)], as_json=as_json)
+        show_jobs([client.cancel(number) for number in numbers], as_json=as_json)
 
 
 def stop(
-    number: JobArgument, server: ServerOption = None, profile: ProfileOption = None, as_json: JsonOption = False
+    numbers: JobsArgument, server: ServerOption = None, profile: ProfileOption = None, as_json: JsonOption = False
 ) -> None:
-    """End a running job: SIGTERM, and SIGKILL after a while.
+    """End running jobs: SIGTERM, and SIGKILL after a while.
 
     \b
     Examples:
       slotwise stop 7
+      slotwise stop 7 8 9
     """
     with connected(server, profile) as client:
-        show_jobs([client.stop(number)], as_json=as_json)
+        show_jobs([client.stop(number) for number in numbers], as_json=as_json)
 
 
 def explain(
@@ -307,7 +379,7 @@ def servers(server: ServerOption = None, profile: ProfileOption = None, as_json:
         print(json.dumps(found))
     else:
         rows = [[one["name"], one["server_class"], one["status"], one["reason"] or ""] for one in found]
-        table(["name", "class", "status", "reason"], rows)
+        table(["name", "class", "status", "reason"], rows, ("class", "reason"))
 
 
 def drain(
@@ -382,6 +454,7 @@ def list_tokens(server: ServerOption = None, profile: ProfileOption = None, as_j
         table(
             ["id", "role", "tenant", "made"],
             [[one["id"], one["role"], one["tenant"], clock(one["created"])] for one in found],
+            ("made",),
         )
 
 
@@ -390,6 +463,7 @@ def revoke(
     identity: Annotated[str, typer.Argument(metavar="ID", help="of `slotwise token list`")],
     server: ServerOption = None,
     profile: ProfileOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Take a token back, at once.
 
@@ -398,4 +472,6 @@ def revoke(
       slotwise token revoke 1a2b3c4d5e6f
     """
     with connected(server, profile) as client:
-        client.call("DELETE", f"/v1/tokens/{identity}")
+        client.call("DELETE", f"/v1/tokens/{quote(identity, '')}")
+    if as_json:
+        print(json.dumps({"id": identity, "revoked": True}))

@@ -60,6 +60,7 @@ COMMANDS = {
     "replay": Command("slotwise.cli.serve", "replay", "Check a journal: every decision again."),
     "backup": Command("slotwise.cli.serve", "backup", "Write a backup of a store."),
     "restore": Command("slotwise.cli.serve", "restore", "Fill an empty store from a backup."),
+    "warm": Command("slotwise.cli.warm", "warm", "Compile policies ahead, for install scripts and images."),
     "policies": Command("slotwise.cli.catalogues", "policies", "List the policies, or the options of one."),
     "scenarios": Command("slotwise.cli.catalogues", "scenarios", "List the scenarios that ship with the package."),
 }

@@ -129,6 +129,10 @@ def plan_view(found: Plan, width: int) -> RenderableType:
     one = len(found.class_names) == 1
     unit = found.scenario.time_unit
     targets = ", ".join(f"{meaning(key)} ≤ {shown(key, limit, unit)}" for key, limit in found.targets.items())
+
+    def exact(key: str) -> bool:
+        return key == "utilisation" and found.firm  # known by Little's law, not measured
+
     table = figures(f"{found.scenario.name}: servers for {targets}")
     table.add_column("servers", justify="right" if one else "left", overflow="fold", no_wrap=one)
     if found.priced:
@@ -136,7 +140,8 @@ def plan_view(found: Plan, width: int) -> RenderableType:
     table.add_column("runs", justify="right", no_wrap=True)
     for key in found.targets:
         table.add_column(labelled(meaning(key), unit_of(key, unit)), justify="right", no_wrap=True)
-        table.add_column("95 %", justify="right", no_wrap=True)
+        if not exact(key):
+            table.add_column("95 %", justify="right", no_wrap=True)
     table.add_column("verdict", min_width=8)
     for trial in sorted(found.tried, key=lambda trial: trial.cost):
         if trial.verdict is Answer.IMPOSSIBLE:
@@ -144,7 +149,7 @@ def plan_view(found: Plan, width: int) -> RenderableType:
         cells: list[str] = []
         for key in found.targets:
             interval = (trial.estimates or {})[key]
-            cells += [measured(interval.mean), between(interval)]
+            cells += [measured(interval.mean)] if exact(key) else [measured(interval.mean), between(interval)]
         chosen = trial is found.best
         words = Text(f"{trial.verdict}" + (f": {trial.why}" if trial.why else ""), COLOUR[trial.verdict])
         table.add_row(
@@ -177,7 +182,9 @@ def _warnings(found: Plan) -> list[Text]:
 def describe_limit(found: Plan) -> str:
     """Where the search began."""
     mix = " + ".join(
-        f"{n:,.4g} {name}" for n, name in zip(found.limit.servers, found.class_names, strict=True) if n > 1e-9
+        f"{number(float(n))} {name}"
+        for n, name in zip(found.limit.servers, found.class_names, strict=True)
+        if n > 1e-9
     )
     cost = f", cost {number(found.limit.cost)}" if found.priced else ""
     if found.is_trace:

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 from rich.text import Text
 
+from slotwise.cli.compiling import shown
 from slotwise.cli.running import WorkersOption, messages, say
 from slotwise.errors import InputError
 from slotwise.experiments.reproduce import EXPERIMENTS, REPORT, Reproduction, chosen
@@ -100,10 +101,9 @@ def _traces(items: list[str]) -> dict[str, Path]:
 @contextmanager
 def _progress(names: list[str]) -> Iterator[Callable[[str, float], None]]:
     """A bar for each experiment on standard error; plain lines where that is no terminal."""
-    if not ahead.compiled():
-        say("compiling the kernels (once; up to a minute)")
     if not messages.is_terminal:
-        yield _lines(names)
+        with shown():
+            yield _lines(names)
         return
     columns = TextColumn("{task.description:<10}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %")
     with Progress(*columns, TimeElapsedColumn(), console=messages) as display:
@@ -114,7 +114,20 @@ def _progress(names: list[str]) -> Iterator[Callable[[str, float], None]]:
                 display.start_task(bars[name])
             display.update(bars[name], completed=share)
 
-        yield report
+        with shown(_bar(display)):
+            yield report
+
+
+def _bar(display: Progress) -> ahead.Told:
+    """A bar of its own for what is compiled."""
+    bars: list[TaskID] = []
+
+    def tell(n: int, m: int, _: str) -> None:
+        if not bars:
+            bars.append(display.add_task("compiling", total=m))
+        display.update(bars[0], completed=n - 1)
+
+    return tell
 
 
 def _lines(names: list[str]) -> Callable[[str, float], None]:

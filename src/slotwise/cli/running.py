@@ -13,10 +13,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from slotwise.cli.compiling import shown
 from slotwise.errors import InputError
 from slotwise.model import Scenario, shipped_scenarios
-from slotwise.scheduling.policies import POLICIES
-from slotwise.simulation import ahead
 from slotwise.simulation.choice import Choice
 from slotwise.simulation.engines import OnProgress
 
@@ -32,6 +31,8 @@ def scenario_names(incomplete: str) -> list[str]:
 
 def policy_names(incomplete: str) -> list[str]:
     """For completion: a policy, or one more after a comma."""
+    from slotwise.scheduling.policies import POLICIES  # with the compiler: not for commands that run nothing
+
     before = incomplete[: incomplete.rfind(",") + 1]
     return [before + name for name in POLICIES if (before + name).startswith(incomplete)]
 
@@ -95,8 +96,6 @@ SHOW_AFTER = 1.0
 @contextmanager
 def progress() -> Iterator[OnProgress]:
     """A callback that shows how far the work is, on standard error and only if it takes a while."""
-    if not ahead.compiled():
-        messages.print("compiling the kernels (once; up to a minute)", style="dim")
     begun = time.monotonic()
     display = Progress(
         TextColumn("{task.description}"),
@@ -115,7 +114,8 @@ def progress() -> Iterator[OnProgress]:
             display.update(bar, completed=share, description=policy)
 
     try:
-        yield report
+        with shown():
+            yield report
     finally:
         if display.live.is_started:
             display.stop()

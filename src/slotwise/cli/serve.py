@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 from typing import Annotated
@@ -11,21 +12,23 @@ import typer
 from slotwise.errors import InputError, SlotwiseError
 
 StoreOption = Annotated[
-    str, typer.Option("--store", metavar="URL", help="where everything is kept: sqlite:///FILE or postgresql://...")
+    str,
+    typer.Option(
+        "--store",
+        metavar="URL",
+        envvar="SLOTWISE_STORE",
+        help="where everything is kept: sqlite:///FILE or postgresql://...",
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON on standard output")]
 DEFAULT_STORE = "sqlite:///slotwise.db"
 
 
-def needs_extra() -> None:
-    """The live scheduler has dependencies of its own."""
-    try:
-        import fastapi  # noqa: F401
-        import httpx  # noqa: F401
-        import prometheus_client  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise InputError(f"{error.name} is not installed", remedy="pip install 'slotwise[serve]'") from None
+def needs_extra(*names: str) -> None:
+    """The live scheduler has dependencies of its own; they are looked for and not loaded, which would take a second."""
+    for name in names or ("fastapi", "httpx", "prometheus_client", "uvicorn"):
+        if importlib.util.find_spec(name) is None:
+            raise InputError(f"{name} is not installed", remedy="pip install 'slotwise[serve]'")
 
 
 def serve(
@@ -51,13 +54,34 @@ def serve(
         float, typer.Option("--speed", min=1e-6, help="simulated engine: units of time per second")
     ] = 1.0,
     partition: Annotated[
-        str | None, typer.Option("--partition", help="slurm: the partition whose held jobs are scheduled too")
+        str | None,
+        typer.Option("--partition", help="slurm: use this partition only, and schedule users' held jobs in it too"),
     ] = None,
+    records: Annotated[
+        Path | None,
+        typer.Option("--records", metavar="DIR", help="slurm: where users' jobs say that they began and ended"),
+    ] = None,
+    deadline: Annotated[
+        float,
+        typer.Option(
+            "--deadline", min=1, help="slurm: a placement not started after so many seconds is taken back"
+        ),
+    ] = 60.0,
     keep_days: Annotated[
         float, typer.Option("--keep-days", min=0, help="how long ended jobs and journal rows are kept")
     ] = 30.0,
     certificate: Annotated[Path | None, typer.Option("--certificate", help="a TLS certificate (PEM)")] = None,
     key: Annotated[Path | None, typer.Option("--key", help="its key (PEM)")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Option("--name", metavar="HOST", help="a name by which clients call this machine; repeatable"),
+    ] = None,
+    rate: Annotated[
+        float, typer.Option("--rate", min=0.1, help="requests a second with one token; operators are not limited")
+    ] = 500.0,
+    waiting: Annotated[
+        int, typer.Option("--max-waiting", min=1, help="waiting jobs of one tenant; operators are not limited")
+    ] = 1_000_000,
     json_logs: Annotated[bool, typer.Option("--json-logs", help="log in lines of JSON")] = False,
 ) -> None:
     """Run the scheduler: accept jobs, place them, start them, survive restarts. SIGTERM ends it; jobs go on.
@@ -90,11 +114,14 @@ def serve(
             folder.absolute(),
             standby,
             speed,
-            partition,
+            {"partition": partition, "records": records, "deadline": deadline},
             keep_days,
             certificate,
             key,
             json_logs,
+            tuple(names or ()),
+            rate,
+            waiting,
         )
     )
 

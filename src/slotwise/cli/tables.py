@@ -8,11 +8,12 @@ from typing import NamedTuple
 from rich.console import Group, JustifyMethod, RenderableType
 from rich.text import Text
 
-from slotwise.looks.numbers import NONE, measured, number
+from slotwise.looks.numbers import NONE, measured, number, rate
 from slotwise.looks.terminal import FOLDED, figures, fit
 from slotwise.model import labelled
 from slotwise.simulation.drift import Stability
 from slotwise.simulation.result import Result
+from slotwise.simulation.sequential import imprecise
 from slotwise.simulation.statistics import Interval
 from slotwise.simulation.workload import window_words
 from slotwise.theory.answer import WORTH_TELLING
@@ -38,8 +39,10 @@ def verdict_text(result: Result, more: str = "") -> Text:
 
 
 def between(found: Interval) -> str:
-    """low to high; a dash where a single run tells no spread."""
-    return NONE if found.low is None else f"{measured(found.low)} to {measured(found.high)}"
+    """low to high, or what both are; a dash where a single run tells no spread."""
+    if found.low is None or found.low == found.high:
+        return measured(found.low)
+    return f"{measured(found.low)} to {measured(found.high)}"
 
 
 def worst(result: Result) -> str:
@@ -92,6 +95,7 @@ def results_table(results: Sequence[Result], width: int) -> RenderableType:
 
 def _notes(results: Sequence[Result]) -> list[str]:
     notes = [f"{result.policy}: {result.why}" for result in results if not result.stable]
+    notes += [f"{result.policy}: {told}" for result in results if (told := imprecise(result))]
     notes += [
         f"{result.policy}: {found.in_words(result.scenario.time_unit)}"
         for result in results
@@ -101,7 +105,7 @@ def _notes(results: Sequence[Result]) -> list[str]:
         waiting = sum(result.still_waiting.values())
         jobs = sum(run.wait_bins.sum() for run in result.runs) + waiting
         if waiting > UNENDED * jobs:
-            each = f"{waiting / len(result.runs):,.4g} of the measured jobs still waited when a run ended"
+            each = f"{number(waiting / len(result.runs))} of the measured jobs still waited when a run ended"
             notes.append(f"{result.policy}: {each}, and count as waiting at least that long")
     if any(result.verdict is Stability.TOO_SHORT for result in results):
         proven = [result.policy for result in results if result.certified]
@@ -118,13 +122,14 @@ def _notes(results: Sequence[Result]) -> list[str]:
     elif kinds and next(iter(kinds.values())).mean_queue >= WORTH_TELLING:
         kind, bound = next(iter(kinds.items()))
         notes.append(f"no size-blind policy can have a mean queue below {number(bound.mean_queue)} ({kind})")
+        lucky = [result.policy for result in results if result.mean_queue.mean < result.bound.mean_queue]
+        if lucky:
+            notes.append(f"by chance these runs show less: {', '.join(lucky)}; longer runs would not")
     told = window_words(results[0].scenario)
     notes += [told.replace("this capacity", "the capacity of all servers")] if told else []
     servers = results[0].scenario.cluster.n_servers
     if servers >= MANY_SERVERS:
         taken = max(result.setup_seconds for result in results)
         notes.append(f"to set up {servers:,} servers took {taken:.2f} s a run")
-    notes.append(
-        f"{sum(r.events_per_second for r in results) / len(results) / 1e6:.1f} million events a second a core"
-    )
+    notes.append(f"{rate(sum(r.events_per_second for r in results) / len(results))} events a second a core")
     return notes

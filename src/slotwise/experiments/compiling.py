@@ -1,24 +1,16 @@
-"""Compiles what all experiments need before the first of them, on all cores: one compiler uses one."""
+"""Compiles what all experiments need before the first of them, so that no two of them wait for it."""
 
 from __future__ import annotations
 
-from slotwise.model import load_scenario
+from slotwise.scheduling.policies import make_policy
 from slotwise.simulation import ahead
-from slotwise.simulation.choice import Choice
-from slotwise.simulation.replication import Task, replicate
-from slotwise.simulation.workload import jobs_of
+from slotwise.simulation.replication import HOOKS_OF_JOBS
 
-HERE = ("algorithm1", "m14", "g16", "g16-retention")
-ELSEWHERE = ("guarded", "best-fit")
+POLICIES = ("guarded", "best-fit", "algorithm1", "m14", "g16", "g16-retention")
 
 
 def compile_ahead() -> None:
     """Compile the policies of the experiments, where this is the first run."""
-    if ahead.compiled():
-        return
-    with ahead.by_others(*ELSEWHERE):
-        scenario = load_scenario("example1", ["run.events=200", "run.replications=1"])
-        jobs = jobs_of(scenario)
-        for policy in HERE:
-            replicate(Task(scenario, jobs, Choice(policy)))
-        ahead.wait(*ELSEWHERE)
+    ahead.compile_pieces(
+        [p for name in POLICIES for p in ahead.pieces_of(make_policy(name), HOOKS_OF_JOBS, [ahead.LOOP])]
+    )

@@ -8,14 +8,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from slotwise.live.client import AsyncClient, Client
+    from slotwise.live.async_client import AsyncClient
+    from slotwise.live.client import Client
 
 __all__ = ["AsyncClient", "Client"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
-        from slotwise.live import client
+    if name == "AsyncClient":
+        from slotwise.live.async_client import AsyncClient
 
-        return getattr(client, name)
+        return AsyncClient
+    if name == "Client":
+        from slotwise.live.client import Client
+
+        return Client
     raise AttributeError(f"module 'slotwise.live' has no attribute {name!r}")

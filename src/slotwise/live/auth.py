@@ -16,6 +16,8 @@ from slotwise.live.store.records import Token
 
 ROLES = ("read", "submit", "operate")
 """each may do what those before it may"""
+HERE = ("localhost", "::1", "0.0.0.0", "::")
+"""other names of this machine for its own users"""
 EVERYONE = "*"
 """the tenant of tokens that see all jobs"""
 
@@ -101,6 +103,8 @@ def state_folder() -> Path:
 
 def token_file(host: str, port: int) -> Path:
     """Where the token for a service on this machine lies, so that its user's client need not be told."""
+    if host in HERE:
+        host = "127.0.0.1"
     return state_folder() / f"token-{host.replace(':', '_')}-{port}"
 
 

@@ -1,4 +1,4 @@
-"""The client: `Client` for programs, `AsyncClient` for asyncio; both speak the public API and nothing else.
+"""The client: `Client` for programs; it speaks the public API and nothing else. `AsyncClient` beside it is for asyncio.
 
 >>> with Client() as client:                                        # doctest: +SKIP
 ...     job = client.submit(["python", "train.py"], needs={"cpu": 2})
@@ -7,15 +7,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import time
 import tomllib
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import httpx
 
@@ -25,14 +24,25 @@ from slotwise.live.auth import token_file
 DEFAULT = "http://127.0.0.1:8700"
 ENDED = ("done", "failed", "cancelled", "lost")
 TIMEOUT = 60.0
+PATIENCE = 60.0
+"""whoever waits for jobs bears a service that is away for so many seconds"""
+PAGE = 1000
+PIECE = 500
+"""jobs that are asked after at once"""
 
 
 class ServiceError(SlotwiseError):
-    """The service said no, or is not there."""
+    """The service said no, or is not there (then the status is 0)."""
 
     def __init__(self, message: str, status: int = 0) -> None:
         self.status = status
+        self.exit_code = InputError.exit_code if status in (400, 413, 422) else SlotwiseError.exit_code
         super().__init__(message)
+
+    @property
+    def passing(self) -> bool:
+        """Whether it may be over in a moment: the service starts anew, or its store is away."""
+        return self.status in (0, 503)
 
 
 class Job(NamedTuple):
@@ -53,11 +63,17 @@ class Job(NamedTuple):
     ended: float | None
     array: int | None
     array_index: int | None
+    key: str | None
 
     @property
     def has_ended(self) -> bool:
         """Whether it is over."""
         return self.state in ENDED
+
+
+def job_of(values: dict[str, Any]) -> Job:
+    """Of an answer, which may say more."""
+    return Job(**{name: values[name] for name in Job._fields})
 
 
 class Address(NamedTuple):
@@ -85,8 +101,14 @@ def find_address(server: str | None = None, token: str | None = None, profile: s
             raise InputError(
                 "no such file", where=str(path), remedy=f"write [{profile}] with server and token in it"
             ) from None
-        except (KeyError, tomllib.TOMLDecodeError) as error:
-            raise InputError(f"has no profile {profile!r} ({error})", where=str(path)) from None
+        except KeyError:
+            raise InputError(f"has no profile {profile!r}", where=str(path)) from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise InputError(f"is no TOML: {error}", where=str(path)) from None
+        if not isinstance(kept, dict) or any(not isinstance(kept.get(key, ""), str) for key in ("server", "token")):
+            raise InputError(
+                "is no profile", where=f"{path}: {profile}", remedy="write server and token as text in quotes"
+            )
     url = (server or os.environ.get("SLOTWISE_SERVER") or kept.get("server") or DEFAULT).rstrip("/")
     if not url.startswith(("http://", "https://")):
         raise InputError(f"{url!r} is no address", where="--server", remedy=f"write it like {DEFAULT}")
@@ -103,6 +125,18 @@ def find_address(server: str | None = None, token: str | None = None, profile: s
 def submission(argv: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
     """A job as the API wants it."""
     return {"argv": list(argv), **{name: value for name, value in options.items() if value is not None}}
+
+
+def first_page(limit: int | None, conditions: dict[str, Any]) -> dict[str, Any]:
+    """What to ask for first."""
+    asked = {name: value for name, value in conditions.items() if value is not None}
+    return asked | {"limit": min(limit or PAGE, PAGE)}
+
+
+def next_page(asked: dict[str, Any], page: dict[str, Any], limit: int | None) -> dict[str, Any] | None:
+    """What to ask for next; None: that was all."""
+    left = PAGE if limit is None else limit - len(page["jobs"])
+    return None if page["next"] is None or left <= 0 else asked | {"after": page["next"], "limit": min(left, PAGE)}
 
 
 def raise_for(answer: httpx.Response, text: str | None = None) -> None:
@@ -125,6 +159,35 @@ def gone(url: str, error: httpx.HTTPError) -> ServiceError:
     )
 
 
+class Rhythm:
+    """How often to ask: soon after something has happened, then less and less often, until the timeout."""
+
+    def __init__(self, timeout: float | None) -> None:
+        self._deadline = None if timeout is None else time.monotonic() + timeout
+        self._pause = 0.02
+        self._away: float | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether the time is up."""
+        return self._deadline is not None and time.monotonic() >= self._deadline
+
+    def bear(self, error: ServiceError) -> None:
+        """Go on although the service is away, but not for ever."""
+        now = time.monotonic()
+        self._away = self._away or now
+        if not error.passing or now - self._away > PATIENCE:
+            raise error
+
+    def pause(self, something: bool) -> float:
+        """How long to sleep now."""
+        if something:
+            self._away = None
+        self._pause = 0.02 if something else min(1.0, self._pause * 1.5)
+        left = self._pause if self._deadline is None else self._deadline - time.monotonic()
+        return max(0.0, min(self._pause, left))
+
+
 class Handle:
     """A submitted job: like a future of concurrent.futures, with `result` and `done`."""
 
@@ -141,6 +204,14 @@ class Handle:
     def done(self) -> bool:
         """Whether it is over."""
         return self.status().has_ended
+
+    def running(self) -> bool:
+        """Whether it runs now."""
+        return self.status().state in ("placed", "running")
+
+    def cancelled(self) -> bool:
+        """Whether it was withdrawn or stopped."""
+        return self.status().state == "cancelled"
 
     def cancel(self) -> bool:
         """Withdraw it if it still waits."""
@@ -202,30 +273,29 @@ class Client:
 
     def job(self, number: int) -> Job:
         """One job."""
-        return Job(**self.call("GET", f"/v1/jobs/{number}").json())
+        return job_of(self.call("GET", f"/v1/jobs/{number}").json())
+
+    def detail(self, number: int) -> dict[str, Any]:
+        """One job with what it executes: argv, cwd, needs, requires, labels, ..."""
+        answer: dict[str, Any] = self.call("GET", f"/v1/jobs/{number}").json()
+        return answer
 
     def jobs(self, *, limit: int | None = None, **conditions: Any) -> Iterator[Job]:
         """Jobs that meet the conditions (state, type, server, array, name, tenant, id), page by page."""
-        after = None
-        while limit is None or limit > 0:
-            size = 1000 if limit is None else min(limit, 1000)
-            asked = {name: value for name, value in conditions.items() if value is not None} | {"limit": size}
-            if after is not None:
-                asked["after"] = after
+        asked: dict[str, Any] | None = first_page(limit, conditions)
+        while asked is not None:
             page = self.call("GET", "/v1/jobs", params=asked).json()
-            yield from (Job(**one) for one in page["jobs"])
+            yield from (job_of(one) for one in page["jobs"])
+            asked = next_page(asked, page, limit)
             limit = None if limit is None else limit - len(page["jobs"])
-            after = page["next"]
-            if after is None:
-                return
 
     def cancel(self, number: int) -> Job:
         """Withdraw a waiting job."""
-        return Job(**self.call("POST", f"/v1/jobs/{number}/cancel").json())
+        return job_of(self.call("POST", f"/v1/jobs/{number}/cancel").json())
 
     def stop(self, number: int) -> Job:
         """End a running job."""
-        return Job(**self.call("POST", f"/v1/jobs/{number}/stop").json())
+        return job_of(self.call("POST", f"/v1/jobs/{number}/stop").json())
 
     def explain(self, number: int) -> str:
         """Why a job runs or waits."""
@@ -247,21 +317,21 @@ class Client:
     def as_completed(self, jobs: Iterable[int | Handle], timeout: float | None = None) -> Iterator[Job]:
         """Jobs as they end."""
         left = {job.id if isinstance(job, Handle) else job for job in jobs}
-        deadline = None if timeout is None else time.monotonic() + timeout
-        pause = 0.02
+        rhythm = Rhythm(timeout)
         while left:
-            ended = 0
+            ended: list[Job] = []
             numbers = sorted(left)
-            for at in range(0, len(numbers), 500):
-                for job in self.jobs(id=numbers[at : at + 500], state=list(ENDED)):
-                    left.discard(job.id)
-                    ended += 1
-                    yield job
-            if deadline is not None and left and time.monotonic() >= deadline:
-                return
-            pause = 0.02 if ended else min(1.0, pause * 1.5)
+            try:
+                for at in range(0, len(numbers), PIECE):
+                    ended += self.jobs(id=numbers[at : at + PIECE], state=list(ENDED))
+            except ServiceError as error:
+                rhythm.bear(error)
+            left -= {job.id for job in ended}
+            yield from ended
             if left:
-                time.sleep(pause if deadline is None else max(0.0, min(pause, deadline - time.monotonic())))
+                if rhythm.over:
+                    return
+                time.sleep(rhythm.pause(bool(ended)))
 
     def wait(self, jobs: Iterable[int | Handle], timeout: float | None = None) -> list[Job]:
         """Wait for all of them; those that ended in time."""
@@ -274,12 +344,14 @@ class Client:
 
     def drain(self, name: str, reason: str = "asked for") -> dict[str, Any]:
         """The server takes no more jobs."""
-        answer: dict[str, Any] = self.call("POST", f"/v1/servers/{name}/drain", json={"reason": reason}).json()
+        answer: dict[str, Any] = self.call(
+            "POST", f"/v1/servers/{quote(name, '')}/drain", json={"reason": reason}
+        ).json()
         return answer
 
     def resume(self, name: str) -> dict[str, Any]:
         """It takes jobs again."""
-        answer: dict[str, Any] = self.call("POST", f"/v1/servers/{name}/resume").json()
+        answer: dict[str, Any] = self.call("POST", f"/v1/servers/{quote(name, '')}/resume").json()
         return answer
 
     def cluster(self) -> dict[str, Any]:
@@ -302,12 +374,12 @@ class Client:
                 if not answer.is_success:
                     answer.read()
                 raise_for(answer)
-                yield from _events(answer.iter_lines())
+                yield from events_in(answer.iter_lines())
         except httpx.HTTPError as error:
             raise gone(self.address.url, error) from None
 
 
-def _events(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+def events_in(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
     """Server-sent events as mappings."""
     seq = 0
     for line in lines:
@@ -315,69 +387,3 @@ def _events(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
             seq = int(line[4:])
         elif line.startswith("data: "):
             yield {"seq": seq, **json.loads(line[6:])}
-
-
-class AsyncClient:
-    """The same for asyncio."""
-
-    def __init__(self, server: str | None = None, token: str | None = None, profile: str | None = None) -> None:
-        self.address = find_address(server, token, profile)
-        headers = {"Authorization": f"Bearer {self.address.token}"} if self.address.token else {}
-        self._http = httpx.AsyncClient(base_url=self.address.url, headers=headers, timeout=TIMEOUT)
-
-    async def __aenter__(self) -> AsyncClient:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._http.aclose()
-
-    async def call(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """Any request; an error of the service is raised in its own words."""
-        try:
-            answer = await self._http.request(method, path, **options)
-        except httpx.HTTPError as error:
-            raise gone(self.address.url, error) from None
-        raise_for(answer)
-        return answer
-
-    async def submit(self, argv: Sequence[str], **options: Any) -> int:
-        """Submit a command; the job's number."""
-        answer = await self.call("POST", "/v1/jobs", json=submission(argv, options))
-        return int(answer.json()["id"])
-
-    async def submit_many(self, jobs: Sequence[dict[str, Any]]) -> list[int]:
-        """Submit many: all or none."""
-        answer = await self.call("POST", "/v1/jobs/bulk", json=list(jobs))
-        return [int(number) for number in answer.json()["ids"]]
-
-    async def job(self, number: int) -> Job:
-        """One job."""
-        return Job(**(await self.call("GET", f"/v1/jobs/{number}")).json())
-
-    async def cancel(self, number: int) -> Job:
-        """Withdraw a waiting job."""
-        return Job(**(await self.call("POST", f"/v1/jobs/{number}/cancel")).json())
-
-    async def stop(self, number: int) -> Job:
-        """End a running job."""
-        return Job(**(await self.call("POST", f"/v1/jobs/{number}/stop")).json())
-
-    async def as_completed(self, jobs: Iterable[int]) -> AsyncIterator[Job]:
-        """Jobs as they end."""
-        left, pause = set(jobs), 0.02
-        while left:
-            numbers = sorted(left)
-            ended = 0
-            for at in range(0, len(numbers), 500):
-                asked = {"id": numbers[at : at + 500], "state": list(ENDED), "limit": 500}
-                for one in (await self.call("GET", "/v1/jobs", params=asked)).json()["jobs"]:
-                    left.discard(one["id"])
-                    ended += 1
-                    yield Job(**one)
-            pause = 0.02 if ended else min(1.0, pause * 1.5)
-            if left:
-                await asyncio.sleep(pause)
-
-    async def wait(self, jobs: Iterable[int]) -> list[Job]:
-        """Wait for all of them."""
-        return [job async for job in self.as_completed(jobs)]

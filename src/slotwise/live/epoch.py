@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
-from slotwise.live.replay import Difference, core_of, rows, step
+from slotwise.live.replay import WRONG, Difference, core_of, damaged, rows, step
 from slotwise.live.store.protocol import Store
 from slotwise.live.store.records import Checkpoint, Entry
 from slotwise.scheduling import Scheduler
@@ -35,10 +35,16 @@ def go_on_from_facts(
         if books is None:
             core, _ = step(core, entry)
         else:
-            books.happen(entry)
+            try:
+                books.happen(entry)
+            except WRONG as error:
+                raise damaged(entry.seq, error) from None
         seq = entry.seq
     assert books is not None
-    situation = books.situation()
+    try:
+        situation = books.situation()
+    except WRONG as error:
+        raise damaged(seq, error) from None
     policy, options = situation.policy.name, situation.policy.options
     bridge = Scheduler.from_situation(situation, policy=BRIDGE)
     after = Scheduler.from_situation(bridge.situation(), policy=policy, **options)

@@ -1,4 +1,7 @@
-"""What waits for the loop: requests of users and facts of engines, in the order in which they came, and not without bound."""
+"""What waits for the loop: requests of users and facts of engines, each in the order in which they came, and not without bound.
+
+They take turns: users do not wait until ten thousand facts are heard, nor engines until ten thousand jobs are submitted.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +34,15 @@ class Inbox:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._items: deque[Request | Fact] = deque()
+        self._requests: deque[Request] = deque()
+        self._facts: deque[Fact] = deque()
         self._weight = 0
         self._ready = threading.Condition()
         self._woken = False
         self._shut: Exception | None = None
 
     def __len__(self) -> int:
-        return len(self._items)
+        return len(self._requests) + len(self._facts)
 
     def ask(self, request: Request) -> Future[Any]:
         """Hand in a request."""
@@ -47,7 +51,7 @@ class Inbox:
                 raise self._shut
             if self._weight and self._weight + request.weight > self._limit:
                 raise FullError("too many requests wait; try again in a moment")
-            self._items.append(request)
+            self._requests.append(request)
             self._weight += request.weight
             self._ready.notify()
         return request.future
@@ -55,7 +59,7 @@ class Inbox:
     def tell(self, facts: Sequence[Fact]) -> None:
         """Hand in facts."""
         with self._ready:
-            self._items.extend(facts)
+            self._facts.extend(facts)
             self._ready.notify()
 
     def wake(self) -> None:
@@ -68,8 +72,9 @@ class Inbox:
         """Nothing is taken any more; whoever waits is told, those of `others` too."""
         with self._ready:
             self._shut = why
-            left = [*others, *self._items]
-            self._items.clear()
+            left = [*others, *self._requests]
+            self._requests.clear()
+            self._facts.clear()
         for item in left:
             if isinstance(item, Request) and not item.future.done():
                 item.future.set_exception(why)
@@ -77,17 +82,16 @@ class Inbox:
     def take(self, most: int, timeout: float | None) -> list[Request | Fact]:
         """Up to so many of what waits, or of whatever comes first; nothing after the timeout."""
         with self._ready:
-            if not self._items and not self._woken:
+            if not self._requests and not self._facts and not self._woken:
                 self._ready.wait(timeout)
             self._woken = False
             taken: list[Request | Fact] = []
             weight = 0
-            while self._items and weight < most:
-                item = self._items.popleft()
-                taken.append(item)
-                if isinstance(item, Request):
-                    self._weight -= item.weight
-                    weight += item.weight
-                else:
-                    weight += 1
+            while self._requests and weight < (most // 2 if self._facts else most):
+                request = self._requests.popleft()
+                taken.append(request)
+                self._weight -= request.weight
+                weight += request.weight
+            for _ in range(min(len(self._facts), max(most - weight, most // 2))):
+                taken.append(self._facts.popleft())
             return taken

@@ -269,7 +269,7 @@ class Ledger:
         self._ends[fact.job, fact.attempt] = fact.exit_code
         if len(self._ends) > REMEMBERED:
             del self._ends[next(iter(self._ends))]
-        stopped = live.stop_asked and fact.exit_code != 0
+        stopped = (live.stop_asked or fact.by_user) and fact.exit_code != 0
         state = CANCELLED if stopped else FAILED if fact.exit_code else DONE
         del self.live[fact.job]
         self._refusals.pop(live.server, None)

@@ -158,6 +158,9 @@ class Loop:
                 now = self.clock.now()
                 wait = min(1.0, max(0.0, self._next_tick - now))
                 self.round(self.inbox.take(MOST_AT_ONCE, wait))
+                if self.store.fenced:  # also where there is nothing to write
+                    raise FencedError(f"{self.store.url}: another service has taken over this store")
+            self.retention.close()
             self.retention.checkpoint(self.store, self.ledger)
         except FencedError as error:
             self._fail(error, "another service has taken over")
@@ -166,6 +169,7 @@ class Loop:
         except Exception as error:
             self._fail(error, "the loop failed")
         finally:
+            self.retention.close()
             self.inbox.shut(NotReadyError(self.trouble or "the service is ending"), self._items)
             self.ended.set()
 
@@ -319,11 +323,6 @@ class Loop:
             self.engine.start(self.starts(effects))
         for job, attempt in effects.stops:
             self.engine.stop(job, attempt)
-
-    def read_specs(self, jobs: Sequence[int]) -> None:
-        """What is to be done with these jobs if their servers are lost."""
-        for number, (_, body) in self.store.specs(jobs).items():
-            self.ledger.live[number].on_loss = plain(body).get("on_loss", "fail")
 
     def starts(self, effects: Effects) -> list[Start]:
         """The placements that still hold, with what the engine needs to know."""

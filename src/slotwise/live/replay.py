@@ -11,6 +11,7 @@ from slotwise.live.store.protocol import Store
 from slotwise.live.store.records import Checkpoint, Entry
 from slotwise.model import JobType, ServerClass
 from slotwise.scheduling import Scheduler
+from slotwise.scheduling.compact import unpacked
 from slotwise.scheduling.events import KINDS, Event, Outcome, as_dict, from_dict
 from slotwise.scheduling.situation import Situation
 
@@ -20,6 +21,8 @@ EPOCH = '{"event":"epoch"'
 """how a row begins after which the core goes on from the situation that is kept there"""
 CHANGE = '{"event":"change"'
 PIECE = 10_000
+WRONG = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, StopIteration)
+"""what reading a damaged row may end in"""
 
 
 class Difference(NamedTuple):
@@ -65,6 +68,14 @@ def changed(core: Scheduler, row: dict[str, Any]) -> Scheduler:
     )
 
 
+def damaged(seq: int, error: Exception | str) -> InputError:
+    """What is said of a row that cannot be right."""
+    shown = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+    return InputError(
+        f"is damaged: {' '.join(shown.split())}", where=f"row {seq} of the journal", remedy="restore a backup"
+    )
+
+
 def step(core: Scheduler, entry: Entry) -> tuple[Scheduler, Outcome | None]:
     """One row: the core after it, and what it decided (None for rows that decide nothing)."""
     try:
@@ -77,10 +88,8 @@ def step(core: Scheduler, entry: Entry) -> tuple[Scheduler, Outcome | None]:
             return core, core.opening
         if kind in OWN:
             return core, None
-    except (ValueError, KeyError, TypeError, SlotwiseError) as error:
-        raise InputError(
-            f"cannot be: {error}", where=f"row {entry.seq} of the journal", remedy="restore a backup"
-        ) from None
+    except (*WRONG, SlotwiseError) as error:
+        raise damaged(entry.seq, error) from None
     raise InputError(
         f"has the unknown event {kind!r}",
         where=f"row {entry.seq} of the journal",
@@ -91,20 +100,26 @@ def step(core: Scheduler, entry: Entry) -> tuple[Scheduler, Outcome | None]:
 def difference(entry: Entry, outcome: Outcome) -> Difference | None:
     """Where a decision is not the recorded one."""
     decided = [list(placement) for placement in outcome.placements]
-    recorded = json.loads(entry.placements)
+    try:
+        recorded = json.loads(entry.placements)
+    except ValueError as error:
+        raise damaged(entry.seq, error) from None
     return None if decided == recorded else Difference(entry.seq, recorded, decided)
 
 
 def rows(store: Store, after: int) -> Iterator[Entry]:
     """All rows after this one."""
     while piece := store.entries(after, limit=PIECE):
-        yield from piece
-        after = piece[-1].seq
+        for entry in piece:
+            if entry.seq != after + 1:
+                raise damaged(after + 1, "it is missing")
+            yield entry
+            after = entry.seq
 
 
 def core_of(checkpoint: Checkpoint) -> Scheduler:
     """The core that a checkpoint keeps."""
-    return Scheduler.from_situation(Situation.from_dict(json.loads(checkpoint.body)["situation"]))
+    return Scheduler.from_situation(Situation.from_dict(unpacked(checkpoint.body)["situation"]))
 
 
 def replay(store: Store) -> Replayed:
@@ -134,7 +149,7 @@ def replay(store: Store) -> Replayed:
             if checkpoint is not None:
                 if core is None or entry.event.startswith(EPOCH):
                     core = core_of(checkpoint)
-                elif json.loads(checkpoint.body)["situation"] == json.loads(core.situation().to_json()):
+                elif unpacked(checkpoint.body)["situation"] == json.loads(core.situation().to_json()):
                     n_same += 1
                 else:
                     differences.append(Difference(entry.seq, [["the situation that was kept"]], [["another one"]]))

@@ -15,9 +15,9 @@ from slotwise.live.ledger import AWAY, BY_ENGINE, Effects, Ledger, Live
 from slotwise.live.loop import Loop
 from slotwise.live.replay import CHANGE, Difference, core_of, difference, rows, step
 from slotwise.live.store.protocol import Store
-from slotwise.live.store.records import PLACED, RUNNING, Query
 from slotwise.model import Cluster, JobType
 from slotwise.scheduling import Scheduler
+from slotwise.scheduling.compact import unpacked
 from slotwise.scheduling.events import (
     Cancel,
     Complete,
@@ -34,7 +34,6 @@ from slotwise.scheduling.events import (
 )
 
 log = logging.getLogger(__name__)
-PAGE = 10_000
 
 
 class Setup(NamedTuple):
@@ -80,7 +79,7 @@ def load(store: Store, setup: Setup) -> tuple[Ledger, dict[str, Any]]:
     checkpoint = store.checkpoint()
     if checkpoint is None:
         return Ledger(setup.core()), {}
-    body = json.loads(checkpoint.body)
+    body = unpacked(checkpoint.body)
     core, seq, diverged = core_of(checkpoint), checkpoint.seq, None
     made: dict[str, float] = body.get("made", {})
     for entry in rows(store, checkpoint.seq):
@@ -102,13 +101,9 @@ def load(store: Store, setup: Setup) -> tuple[Ledger, dict[str, Any]]:
     )
     ledger.types.made = made
     ledger.servers = {server.name: server for server in store.servers()}
-    after = None
-    while page := store.jobs(Query(states=(PLACED, RUNNING), after=after, limit=PAGE, ascending=True)):
-        for job in page:
-            ledger.live[job.id] = Live(
-                job.server or "", job.attempt, job.placed or 0.0, job.state, stop_asked=bool(job.stop_asked)
-            )
-        after = page[-1].id
+    for one in store.live():
+        on_loss = "requeue" if one.requeues else "fail"
+        ledger.live[one.id] = Live(one.server, one.attempt, one.placed, one.state, on_loss, one.stop_asked)
     if diverged is not None:
         ledger.begin_epoch(diverged_at(diverged), opening, core.now)
     return ledger, body.get("settings", {})
@@ -132,8 +127,6 @@ def take_up(loop: Loop, engine: Engine) -> None:
         else:
             loop.inbox.tell([fact])
     stops = [(job, one.attempt) for job, one in ledger.live.items() if one.stop_asked]
-    for at in range(0, len(live), PAGE):  # what is to be done if the server is lost stands in the spec
-        loop.read_specs([job for job, _, _ in live[at : at + PAGE]])
     starts = loop.starts(Effects(starts=again))
     _match_servers(loop, engine.servers())
     if starts:

@@ -1,23 +1,37 @@
 """Checkpoints, and what is dropped behind them.
 
-A situation is kept after so many journal rows, and more rarely the more jobs there are: writing one costs time in proportion to them. Journal
-rows and ended jobs stay for a time that the operator chooses.
+A situation is kept after so many journal rows, and more rarely the more jobs there are: writing one costs time in proportion to them. A large one is
+written by a process of its own, a copy of this one at that moment, while this one goes on; it is kept when it is whole. Journal rows and ended
+jobs stay for a time that the operator chooses.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-from typing import Any
+import os
+import signal
+import tempfile
+import warnings
+from typing import IO, Any, NamedTuple
 
 from slotwise.live.ledger import Ledger
 from slotwise.live.store.protocol import Store
 from slotwise.live.store.records import Checkpoint, StoreError
+from slotwise.scheduling.compact import packed
 
 log = logging.getLogger(__name__)
 DAY = 86_400.0
 TRIM_LIMIT = 5_000
 """rows dropped at once, so that nobody waits long for it"""
+
+
+class Copy(NamedTuple):
+    """A process that writes a situation."""
+
+    pid: int
+    file: IO[bytes]
+    seq: int
+    time: float
 
 
 class Retention:
@@ -27,11 +41,15 @@ class Retention:
         self,
         *,
         every: int = 50_000,
+        apart: int = 20_000,
         journal: float = 7 * DAY,
         jobs: float = 30 * DAY,
         settings: dict[str, Any] | None = None,
     ) -> None:
         self.every, self.journal, self.jobs = every, journal, jobs
+        self.apart = apart
+        """from so many jobs on a process of its own writes the situation"""
+        self._copy: Copy | None = None
         self.settings = settings or {}
         """kept beside each situation, for the next start"""
         self.kept_at: int | None = None
@@ -44,8 +62,13 @@ class Retention:
         size = (
             sum(ledger.core.waiting.values()) + len(ledger.live) if ledger.seq - self.kept_at >= self.every else 0
         )
-        if ledger.seq - self.kept_at >= max(self.every, 2 * size):
-            self.checkpoint(store, ledger)
+        if self._copy is not None:
+            self._collect(store, self._copy)
+        elif ledger.seq - self.kept_at >= max(self.every, 2 * size):
+            if size >= self.apart:
+                self._copy = self._begin(ledger)
+            else:
+                self.checkpoint(store, ledger)
         if now >= self._next_trim:
             self._next_trim = now + 1.0
             try:
@@ -57,17 +80,65 @@ class Retention:
 
     def checkpoint(self, store: Store, ledger: Ledger) -> None:
         """Keep the situation after the newest row. A store that cannot take it now is no reason to stop: the journal is whole."""
-        body = {
+        self.kept_at = ledger.seq
+        self._keep(store, Checkpoint(ledger.seq, ledger.core.now, 0, packed(self._body(ledger))))
+
+    def _body(self, ledger: Ledger) -> dict[str, Any]:
+        return {
             "situation": ledger.core.situation().to_dict(),
             "next_job": ledger.next_job,
             "next_spec": ledger.next_spec,
             "made": ledger.types.made,
             "settings": self.settings,
         }
-        self.kept_at = ledger.seq
+
+    def _keep(self, store: Store, checkpoint: Checkpoint) -> None:
         try:
-            store.save_checkpoint(
-                Checkpoint(ledger.seq, ledger.core.now, 0, json.dumps(body, separators=(",", ":"), allow_nan=False))
-            )
+            store.save_checkpoint(checkpoint)
         except StoreError as error:
             log.warning("cannot keep a situation: %s", error)
+
+    def _begin(self, ledger: Ledger) -> Copy:
+        """A copy of this process has everything as it is now. It touches nothing that is shared but the file, and ends."""
+        self.kept_at = ledger.seq
+        file = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed when the copy has been collected
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore", DeprecationWarning
+            )  # of forks beside threads: the copy takes no lock that they may hold
+            pid = os.fork()
+        if pid:
+            return Copy(pid, file, ledger.seq, ledger.core.now)
+        status = 1
+        try:
+            keep = file.fileno()
+            os.closerange(3, keep)  # the lock of the store, connections, databases: they are the service's
+            os.closerange(keep + 1, os.sysconf("SC_OPEN_MAX"))
+            with open(keep, "wb", closefd=False) as into:
+                into.write(packed(self._body(ledger)).encode())
+            status = 0
+        finally:
+            os._exit(status)
+
+    def close(self) -> None:
+        """Let a copy that still writes go: the journal is whole without it."""
+        if self._copy is not None:
+            os.kill(self._copy.pid, signal.SIGKILL)
+            os.waitpid(self._copy.pid, 0)
+            self._copy.file.close()
+            self._copy = None
+
+    def _collect(self, store: Store, copy: Copy) -> None:
+        """Keep what the copy has written, if it is done."""
+        pid, status = os.waitpid(copy.pid, os.WNOHANG)
+        if not pid:
+            return
+        self._copy = None
+        with copy.file as file:
+            if status:
+                log.warning(
+                    "cannot write a situation: its process ended with %s", os.waitstatus_to_exitcode(status)
+                )
+                return
+            file.seek(0)
+            self._keep(store, Checkpoint(copy.seq, copy.time, 0, file.read().decode()))

@@ -29,6 +29,8 @@ class Service:
     ) -> None:
         self.store, self.engine = store, engine
         setup.warm()  # a standby need not do it when its time has come
+        if standby:
+            log.info("ready to take over; waiting for the store")
         self.epoch = store.become_writer(wait=standby)
         began = time.monotonic()
         ledger, settings = load(store, setup)
@@ -38,7 +40,7 @@ class Service:
         batch, _ = ledger.take()
         if batch:
             store.commit(batch)
-        if batch or store.checkpoint() is None:
+        if batch or not store.checkpoints():
             retention.checkpoint(store, ledger)
         retention.kept_at = max(seq for seq, _, _ in store.checkpoints())
         engine.open(self.loop.inbox.tell)

@@ -17,6 +17,7 @@ import uvicorn
 from slotwise.errors import InputError, SlotwiseError
 from slotwise.live.api.app import make_app
 from slotwise.live.api.gate import LOOPBACK
+from slotwise.live.api.limits import RATE, WAITING, Limits
 from slotwise.live.auth import Guard, keep_own_token
 from slotwise.live.retention import DAY, Retention
 from slotwise.live.service import Service
@@ -37,11 +38,16 @@ class Options(NamedTuple):
     folder: Path
     standby: bool
     speed: float
-    partition: str | None
+    slurm: dict[str, Any]
+    """options of that engine"""
     keep_days: float
     certificate: Path | None
     key: Path | None
     json_logs: bool
+    names: tuple[str, ...] = ()
+    """by which clients may call it, beside its own"""
+    rate: float = RATE
+    waiting: int = WAITING
 
 
 class JsonLines(logging.Formatter):
@@ -115,9 +121,7 @@ def serve(options: Options) -> None:
     sock = listen(options.host, options.port)
     store = open_store(options.store)
     try:
-        ready = prepare(
-            options.source, options.engine, options.folder, speed=options.speed, partition=options.partition
-        )
+        ready = prepare(options.source, options.engine, options.folder, speed=options.speed, slurm=options.slurm)
         retention = Retention(journal=options.keep_days * DAY, jobs=options.keep_days * DAY)
         service = Service(store, ready.engine, ready.setup, retention=retention, standby=options.standby)
     except BaseException:
@@ -127,13 +131,12 @@ def serve(options: Options) -> None:
     try:
         port = sock.getsockname()[1]
         guard = Guard(store)
-        if options.host in LOOPBACK:
-            keep_own_token(guard, options.host, port)
-        hosts = {*LOOPBACK, options.host, socket.gethostname(), socket.getfqdn()}
+        keep_own_token(guard, options.host, port)
+        hosts = {*LOOPBACK, options.host, socket.gethostname(), socket.getfqdn(), *options.names}
         scheme = "http" if options.certificate is None else "https"
         shown = f"[{options.host}]" if ":" in options.host else options.host
         config = uvicorn.Config(
-            make_app(service, guard, hosts),
+            make_app(service, guard, hosts, Limits(store.waiting_of, rate=options.rate, waiting=options.waiting)),
             log_config=None,
             access_log=False,
             server_header=False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import tomllib
+from collections.abc import Mapping
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
@@ -80,7 +81,7 @@ def smallest_type(cluster: Cluster) -> JobType:
 
 
 def prepare(
-    source: str | None, engine: str, folder: Path, *, speed: float = 1.0, partition: str | None = None
+    source: str | None, engine: str, folder: Path, *, speed: float = 1.0, slurm: Mapping[str, Any] | None = None
 ) -> Ready:
     """Read the cluster and make the engine; `folder` is where engines keep what they need."""
     if engine not in ENGINES:
@@ -101,8 +102,8 @@ def prepare(
     if engine == "slurm":
         from slotwise.live.engines.slurm import SlurmEngine
 
-        found = SlurmEngine(folder / "slurm", partition=partition)
-        return Ready(found, setup_of(cluster_from(found.servers()), scenario))
+        found = SlurmEngine(folder / "slurm", **(slurm or {}))
+        return Ready(found, setup_of(cluster_from(found.shape()), scenario))
     if scenario is None:
         raise InputError(
             "is missing", where="CLUSTER.toml", remedy="the simulated engine needs a cluster to simulate"

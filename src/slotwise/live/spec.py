@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_vali
 from slotwise.errors import InputError
 
 MAX_ARRAY = 100_000
-NOT_KEPT = {"key", "array", "name"}
+NOT_KEPT = {"key", "array", "name", "tenant"}
 """of a submission: these stand in the job's own row"""
 Text = Annotated[str, StringConstraints(max_length=131_072, pattern=r"^[^\x00]*$")]
 Short = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
@@ -54,6 +54,9 @@ class JobSpec(BaseModel):
         description="if its server is lost while it runs: `fail` (it ends as lost) or `requeue` (it is executed again)",
     )
     open_files: Annotated[int, Field(ge=3, le=1_000_000)] | None = Field(None, description="limit on open files")
+    tenant: Short | None = Field(
+        None, description="whose job it is: an operator may say so; by default the tenant of the token"
+    )
     array: str | None = Field(
         None, description="many jobs at once, such as 1-1000 or 0-90:10; each has SLOTWISE_ARRAY_INDEX"
     )

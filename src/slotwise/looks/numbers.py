@@ -33,6 +33,16 @@ def brief(value: float | None) -> str:
     return number(value, 3)
 
 
+def rate(value: float | None) -> str:
+    """So many a second: 11 million, 440,000, 21,000, 440. Two digits that matter."""
+    if value is None or not math.isfinite(value):
+        return NONE
+    rounded = float(f"{value:.2g}")
+    if rounded >= 1e6:
+        return f"{rounded / 1e6:,.1f} million" if rounded < 1e7 else f"{rounded / 1e6:,.0f} million"
+    return f"{rounded:,.0f}" if rounded >= 10 else f"{rounded:g}"
+
+
 def measured(value: float | None, digits: int = 4) -> str:
     """A wait: infinite where so many still wait that it is not known yet."""
     return "not known" if value == math.inf else number(value, digits)
@@ -53,12 +63,12 @@ def cell(value: Any) -> str:
 
 def with_band(mean: float | None, low: float | None, high: float | None) -> str:
     """12.3 ± 0.4, or 12.3 [4, 31] where the interval is not symmetric"""
-    if mean is None or low is None or high is None or not math.isfinite(high - low):
+    if mean is None or low is None or high is None or low == high or not math.isfinite(high - low):
         return measured(mean, 3)
     half = (high - low) / 2
     if abs((low + high) / 2 - mean) > LOPSIDED * half:
         return f"{brief(mean)} [{brief(low)}, {brief(high)}]"
-    return f"{brief(mean)} ± {brief(half) if half >= 100 or half == 0 else f'{half:.2g}'}"
+    return f"{brief(mean)} ± {brief(half) if half >= 100 else f'{half:.2g}'}"
 
 
 def printable(text: str) -> str:

@@ -76,6 +76,8 @@ def fit(table: Table, width: int, order: Sequence[str]) -> list[str]:
             heading = waiting.pop(0)
             gone = [column for column in table.columns if heading_of(column) == heading]
             table.columns = [column for column in table.columns if column not in gone]
+            for place, column in enumerate(table.columns):  # rich reckons the space between columns by it
+                column._index = place
             left_out += [heading] if gone else []
         elif any((column.max_width or 0) > LEAST for column in free):
             for column in free:

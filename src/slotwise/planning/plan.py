@@ -17,7 +17,7 @@ import numpy as np
 from slotwise._version import __version__
 from slotwise.errors import InputError, SlotwiseError
 from slotwise.looks.notebook import to_pandas
-from slotwise.looks.numbers import finite
+from slotwise.looks.numbers import finite, number
 from slotwise.model import MOST_SERVERS, Overrides, Scenario, span, with_unit
 from slotwise.planning import search, showing
 from slotwise.planning.limit import Limit, cheapest
@@ -372,7 +372,9 @@ def _statement(plan: Plan) -> str:
     runs = plan.best.replications
     if not plan.is_trace:
         length = float(np.mean([run.ended for run in plan.best.runs]))
-        basis = f"measured {found}; {plan.confidence:.0%} confidence, {runs} fresh runs of {span(f'{length:,.4g}', unit)}"
+        basis = (
+            f"measured {found}; {plan.confidence:.0%} confidence, {runs} fresh runs of {span(number(length), unit)}"
+        )
     elif runs == 1:
         basis = (
             f"measured {found} on this very trace, where nothing is left to chance; another day's jobs may differ"

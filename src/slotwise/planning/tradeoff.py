@@ -21,6 +21,7 @@ from slotwise.model.laws import BatchArrivals
 from slotwise.scheduling.claims import MaxWeight
 from slotwise.scheduling.policies import POLICIES
 from slotwise.simulation.choice import Choice
+from slotwise.simulation.drift import Stability
 from slotwise.simulation.engines import Engine, OnProgress
 from slotwise.simulation.result import Result, paired_queues
 from slotwise.simulation.simulate import as_scenario, run_policies
@@ -96,7 +97,10 @@ class Tradeoff:
             else:
                 ground = f"no setting is proven at this load{law}: the most is {most:.4g}, the load is at {self.intensity:.4g}"
             rest = "it has the shortest queue" if not best.result.grows else "and every setting's queue grows"
-        return f"Use {best.name} ({ground}): {found}; {rest}."
+        unsure = ""
+        if best.result.verdict is Stability.TOO_SHORT:
+            unsure = f" These runs do not tell settings apart yet ({best.result.why}): leave out run.events, or give more."
+        return f"Use {best.name} ({ground}): {found}; {rest}.{unsure}"
 
     def as_dict(self) -> dict[str, Any]:
         """For programs: plain values, null where nothing is proven or known."""

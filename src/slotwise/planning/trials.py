@@ -245,7 +245,9 @@ class Trials:
             if interval.low is not None and interval.low > targets[key] * (1 + MARGIN):
                 return Answer.MISSES, f"{meaning(key)} is above {shown(key, targets[key], unit)}", False
         seen = without_rhythm(runs, self.question.jobs.period)
-        found = judge(seen, self.question.jobs.types, impossible=False, is_trace=self.question.is_trace)
+        found = judge(
+            seen, self.question.jobs.types, impossible=False, is_trace=self.question.is_trace, time_unit=unit
+        )
         if found.verdict is Stability.NEVER_STARTS or (self.question.firm and found.verdict is Stability.GROWS):
             return Answer.MISSES, found.why, False
         if self.question.firm and found.verdict is Stability.TOO_SHORT:

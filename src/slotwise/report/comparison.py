@@ -77,11 +77,23 @@ def _lead(comparison: Comparison) -> list[str]:
         if not best.stable:
             of_those = " of those whose queue was not found to grow" if any(r.grows for r in others) else ""
         lead[0] += f" {label_of(best.policy)} has the shortest mean queue{of_those}: {with_band(*best.mean_queue)}."
+        alike = [label_of(result.policy) for result in results if _may_be_as_short(comparison, result)]
+        if alike:
+            lead[0] += f" That may be chance: beside {', '.join(alike)} the difference is not clear."
     by_verdict: dict[str, list[str]] = {}
     for result in others:
         by_verdict.setdefault(WORDS[result.verdict], []).append(label_of(result.policy))
     lead += [f"{', '.join(names)}: {words}." for words, names in by_verdict.items()]
     return lead
+
+
+def _may_be_as_short(comparison: Comparison, other: Result) -> bool:
+    """Whether the runs leave open that this policy's mean queue is as short as that of the best one."""
+    best = comparison.best
+    if other is best or other.grows or (best.stable and not other.stable):
+        return False
+    found = comparison.difference(other.policy, best.policy)
+    return (found.low is None or found.low <= 0) and not _apart(other.mean_queue, best.mean_queue)
 
 
 def _means(results: Results) -> Figure:

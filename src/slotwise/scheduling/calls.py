@@ -73,6 +73,60 @@ def complete(at: int, policy_complete: int, i: int) -> int:
 
 
 @kernel
+def requeue(at: int, policy_stop: int, arrive: int, i: int) -> int:
+    """Job i could not be started."""
+    s = _state(at)
+    drive.requeue(s, i, policy_stop, arrive)
+    return _outcome(s)
+
+
+@kernel
+def cancel(at: int, policy_cancel: int, i: int) -> int:
+    """Job i, which waits, will not be served."""
+    s = _state(at)
+    drive.cancel(s, i, policy_cancel)
+    return _outcome(s)
+
+
+@kernel
+def tick(at: int, policy_tick: int) -> int:
+    """The policy's own clock has rung."""
+    s = _state(at)
+    drive.tick(s, policy_tick)
+    return _outcome(s)
+
+
+@kernel
+def resume(at: int, policy_resume: int, server: int) -> int:
+    """A server that drains takes jobs again."""
+    s = _state(at)
+    drive.resume(s, server, policy_resume)
+    return _outcome(s)
+
+
+@kernel
+def drain(at: int, leave: int, arrive: int, server: int) -> int:
+    """The server takes no more jobs."""
+    s = _state(at)
+    drive.drain(s, server, leave, arrive)
+    return _outcome(s)
+
+
+@kernel
+def fail(at: int, leave: int, arrive: int, server: int) -> int:
+    """The server is gone."""
+    s = _state(at)
+    drive.fail(s, server, leave, arrive)
+    return _outcome(s)
+
+
+@kernel
+def remove(at: int, server: int) -> None:
+    """A drained server, empty, gives its number back."""
+    drive.remove(_state(at), server)
+
+
+@kernel
 def join(at: int, policy_join: int, server: int, c: int) -> int:
     """A server of class c comes."""
     s = _state(at)

@@ -112,7 +112,7 @@ def _common(store: Store, register: Register, jobs: I8) -> dict[str, Any]:
                 sizes[at] = extra.demand
     own = len(jobs) > 0 and bool((sizes != store.sizes.demand[types]).any())
     durations: list[float | None] = [None] * len(jobs)
-    if state.keeps_lists:
+    if state.keeps_times:
         durations = [x if np.isfinite(x) else None for x in store.arrays["job_times"][jobs, 0].tolist()]
     for at, extra in extras:
         if extra.duration is not None:

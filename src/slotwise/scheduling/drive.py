@@ -1,6 +1,7 @@
 """What a driver does to the state, each with the policy's answer: submit, complete, requeue, cancel, join, resume, drain, fail, tick.
 
-The simulator's loop and `slotwise.Scheduler` call these same kernels; what is simulated is what is run. Placements of the
+The simulator's loop and `slotwise.Scheduler` call these same kernels; what is simulated is what is run. Hooks are function values, or
+addresses (`calls`). Placements of the
 event are in placed(s)[:s.n_placed] afterwards.
 """
 
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
-from slotwise.scheduling.memory import natural, prefetch
+from slotwise.scheduling.memory import call, natural, prefetch
 from slotwise.scheduling.moves import reindex, vacate
 from slotwise.scheduling.queues import (
     admit,
@@ -27,11 +28,13 @@ from slotwise.scheduling.state import (
     ABSENT,
     CHAIN_COLUMNS,
     CLASS,
+    COUNT,
     DRAINING,
     FIRST_JOB,
     HEAD,
     JOB_COLUMNS,
     MODE,
+    NEXT,
     PRESENT,
     SERVER,
     SERVER_COLUMNS,
@@ -129,9 +132,9 @@ def requeue(s: State, i: int, policy_stop: Any, arrive: Any) -> None:
     moved(s)[0] = i
     s.n_moved = 1
     if servers(s)[server, STATUS] == PRESENT:
-        policy_stop(s, j, server)
+        call(policy_stop, s, j, server)
     if jobs(s)[i, SERVER] == WAITING:
-        arrive(s, j, i)
+        call(arrive, s, j, i)
 
 
 @kernel
@@ -141,7 +144,7 @@ def cancel(s: State, i: int, policy_cancel: Any) -> None:
     j = jobs(s)[i, TYPE]
     leave_queue(s, i)
     release(s, i)
-    policy_cancel(s, j, i)
+    call(policy_cancel, s, j, i)
 
 
 @kernel
@@ -196,7 +199,7 @@ def resume(s: State, server: int, policy_resume: Any) -> None:
     """A server that drains takes jobs again, whatever it holds."""
     begin(s)
     open_up(s, server)
-    policy_resume(s, server, 0)
+    call(policy_resume, s, server, 0)
 
 
 @kernel
@@ -204,7 +207,7 @@ def drain(s: State, server: int, leave: Any, arrive: Any) -> None:
     """The server takes no more jobs; those on it run to their end."""
     begin(s)
     _shut(s, server)
-    leave(s, server, 0)
+    call(leave, s, server, 0)
     _send_away(s, server, arrive)
 
 
@@ -215,10 +218,12 @@ def fail(s: State, server: int, leave: Any, arrive: Any) -> None:
     was_present = servers(s)[server, STATUS] == PRESENT
     servers(s)[server, STATUS] = DRAINING  # so that nothing is started on it meanwhile
     rows, lost = jobs(s), moved(s)
-    for i in range(s.max_jobs):
+    i = chains(s)[server, FIRST_JOB] if s.keeps_lists else 0
+    while s.n_moved < servers(s)[server, COUNT]:
         if rows[i, SERVER] == server:
             lost[s.n_moved] = i
             s.n_moved += 1
+        i = rows[i, NEXT] if s.keeps_lists else i + 1
     # from young to old: each finds its place at the front of its queue
     for a in range(1, s.n_moved):
         i, b = lost[a], a
@@ -234,12 +239,12 @@ def fail(s: State, server: int, leave: Any, arrive: Any) -> None:
     for n in range(s.n_moved):
         rejoin_queue(s, lost[n], queue_for(s, int(rows[lost[n], TYPE])))
     if was_present:
-        leave(s, server, 0)
+        call(leave, s, server, 0)
         _send_away(s, server, arrive)
     servers(s)[server, STATUS] = ABSENT
     for n in range(s.n_moved - 1, -1, -1):
         if rows[lost[n], SERVER] == WAITING:  # the one before may have brought it along
-            arrive(s, rows[lost[n], TYPE], lost[n])
+            call(arrive, s, rows[lost[n], TYPE], lost[n])
 
 
 @kernel
@@ -263,7 +268,7 @@ def _send_away(s: State, server: int, arrive: Any) -> None:
                 i = queues(s)[server * s.n_types + j, HEAD]
                 leave_queue(s, i)
                 join_queue(s, i, queue_for(s, j))
-                arrive(s, j, i)
+                call(arrive, s, j, i)
 
 
 @kernel
@@ -287,4 +292,4 @@ def remove(s: State, server: int) -> None:
 def tick(s: State, policy_tick: Any) -> None:
     """The policy's own clock has rung."""
     begin(s)
-    policy_tick(s, 0, 0)
+    call(policy_tick, s, 0, 0)

@@ -18,7 +18,7 @@ import numpy as np
 from numba import types
 from numba.core.dispatcher import Dispatcher
 
-from slotwise._kernel import JIT
+from slotwise._kernel import JIT, hook_value
 from slotwise.scheduling.memory import LATE
 from slotwise.scheduling.moves import RAISED
 from slotwise.scheduling.state import DTYPE, RECORD, State
@@ -107,8 +107,9 @@ def _compiled(hook: Hook | Dispatcher) -> Any:
     the state, whose layout is compiled in, has changed."""
     if isinstance(hook, Dispatcher):
         return numba.cfunc(SIGNATURE, error_model="numpy")(_guarded(hook))
-    ours = hook.__module__.startswith("slotwise.")
-    return numba.cfunc(SIGNATURE, cache=ours, error_model="numpy")(hook)
+    if hook.__module__.startswith("slotwise."):
+        return hook_value(hook, SIGNATURE)
+    return numba.cfunc(SIGNATURE, error_model="numpy")(hook)
 
 
 def _guarded(hook: Dispatcher) -> Hook:

@@ -16,7 +16,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core.cgutils import pack_array
-from numba.extending import intrinsic
+from numba.extending import intrinsic, overload
 from numba.np.arrayobj import make_array, populate_array
 from numpy.typing import NDArray
 
@@ -90,6 +90,15 @@ if JIT:
 
         return types.void(types.int64, s, types.int64, types.int64), generate
 
+    def call(hook: Any, s: Any, a: int, b: int) -> None:
+        """Call a hook that is a function value, or is given by its address."""
+
+    @overload(call)
+    def _call(hook, s, a, b):  # type: ignore[no-untyped-def]  # must look like what it returns
+        if isinstance(hook, types.Integer):
+            return lambda hook, s, a, b: call_at(hook, s, a, b)
+        return lambda hook, s, a, b: hook(s, a, b)
+
     def _viewer(kind: Any, dimensions: int) -> Callable[..., Any]:
         """A function of an address and a shape that gives the array there. Written out in the compiler's terms, since `carray`
         is compiled anew for every place that uses it: that was a tenth of the first run's wait."""
@@ -158,6 +167,10 @@ else:
     def call_at(address: int, s: Any, a: int, b: int) -> None:
         """Call the hook with this number."""
         LATE[int(address)](s, a, b)
+
+    def call(hook: Any, s: Any, a: int, b: int) -> None:
+        """Call the hook, or the one with this number."""
+        (LATE[hook] if isinstance(hook, int) else hook)(s, a, b)
 
     def _maker(dtype: str) -> Callable[..., NDArray[Any]]:
         def view(address: int, *shape: int) -> NDArray[Any]:

@@ -125,9 +125,9 @@ def put_on(s: State, i: int, j: int, server: int, starts: bool) -> None:
         _take(s, i, j, server, 1)
         if starts:
             reindex(s, server)
+    if s.keeps_times and starts:
+        job_times(s)[i, 1] = s.now + job_times(s)[i, 0]
     if s.keeps_lists:
-        if starts:
-            job_times(s)[i, 1] = s.now + job_times(s)[i, 0]
         _link(s, i, server)
 
 
@@ -146,9 +146,10 @@ def vacate(s: State, i: int) -> None:
     if s.keeps_free:
         _take(s, i, j, server, -1)
         reindex(s, server)
+    if s.keeps_times:
+        s.off_schedule |= job_times(s)[i, 1] != s.now
     if s.keeps_lists:
         _unlink(s, i, server)
-        s.off_schedule |= job_times(s)[i, 1] != s.now
 
 
 @kernel

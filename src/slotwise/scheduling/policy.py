@@ -9,7 +9,7 @@ rest of the house asks, and knows no policy by name.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from slotwise.scheduling.store import Store
     from slotwise.scheduling.view import View
 
-Keep = Literal["free", "fit", "tree", "lists", "use", "line"]
-SolverName = Literal["auto", "hull", "enumerate", "dp", "greedy", "greedy-fill", "approximate"]
+Keep = Literal["free", "fit", "tree", "lists", "use", "ranks", "line"]
+SolverName = Literal["auto", "hull", "enumerate", "dp", "greedy", "greedy-fill", "search", "approximate"]
 
 
 class Options(BaseModel):
@@ -65,6 +65,9 @@ class Policy:
     needs_durations: ClassVar[bool] = False
     compiled: ClassVar[bool] = False
     """the hooks are written for the compiler; functions under @njit are compiled in any case"""
+
+    late: ClassVar[tuple[Any, ...]] = ()
+    """functions that its hooks call by their address (`hooks.late`), named so that they can be compiled ahead"""
 
     arrive: ClassVar[Any] = staticmethod(nothing)
     complete: ClassVar[Any] = staticmethod(nothing)
@@ -108,6 +111,9 @@ class Policy:
     def actual(self) -> bool:
         """Whether jobs are packed by their actual demand."""
         return isinstance(self.options, FitOptions) and self.options.pack_by == "actual"
+
+    gained: ClassVar[bool] = False
+    """whether a type weighs gain_j Q_j + offset_j, which the policy sets, and not Q_j"""
 
     @property
     def uses_estimates(self) -> bool:
@@ -173,9 +179,10 @@ class Policy:
         function = getattr(self, name) or getattr(self, HOOKS[name])
         return as_value(function, compiled=self.compiled)
 
-    def hooks(self) -> Hooks:
-        """Those that every driver needs."""
-        return Hooks(*(self.hook(name) for name in Hooks._fields))
+    def hooks(self, names: Collection[str] = Hooks._fields) -> Hooks:
+        """Those that drivers need. Who needs only some of them is given nothing for the others."""
+        idle = as_value(nothing, compiled=True)
+        return Hooks(*(self.hook(name) if name in names else idle for name in Hooks._fields))
 
 
 def _option_error(policy: str, options: type[Options], error: ValidationError) -> InputError:

@@ -78,7 +78,7 @@ def rebuild(
     state.n_free_jobs = state.max_jobs - n
     if state.actual:
         store.arrays["job_demand"][:n] = sizes
-    if state.keeps_lists:
+    if state.keeps_times:
         times = store.arrays["job_times"]
         times[:n, 0] = durations
         times[W:n, 1] = np.array(running.started) + times[W:n, 0]
@@ -134,7 +134,7 @@ def _enter(
         smaller = np.flatnonzero((sizes != store.sizes.demand[kinds]).any(axis=1))
         for i in smaller.tolist():
             register.extra(i).demand = sizes[i]
-    if not store.state.keeps_lists:
+    if not store.state.keeps_times:
         for i in np.flatnonzero(np.isfinite(durations)).tolist():
             register.extra(i).duration = float(durations[i])
     register.servers.update(zip(servers.name, servers.number, strict=True))
@@ -199,7 +199,7 @@ def _put_waiting(store: Store, situation: Situation, types: I8, numbers: I8 | No
         _file_waiting(state, n)
     length = store.arrays["queue_length"]
     length[:] = np.bincount(types, minlength=J)
-    store.arrays["weight"][:] = np.log(1.0 + length) if state.log_weights else length
+    store.count_waiting()
 
 
 def _check_room(store: Store, situation: Situation, sizes: I8) -> None:

@@ -19,7 +19,7 @@ from slotwise.looks.schedulers import scheduler_html, scheduler_line
 from slotwise.model import Cluster, JobType, Scenario, ServerClass, integers
 from slotwise.model.checks import check_cluster, check_types
 from slotwise.packing import spaces_of
-from slotwise.scheduling import calls, chance, drive
+from slotwise.scheduling import calls, chance
 from slotwise.scheduling.capture import capture
 from slotwise.scheduling.events import (
     Cancel,
@@ -116,13 +116,15 @@ class Scheduler(Verbs):
             random=random,
             mean_service=np.array([job_type.mean_service for job_type in types]),
             max_jobs=n_jobs,
+            servers_change=True,
         )
         self._state: Any = self._store.state
         self._hooks: dict[str, Any] = {}
+        self._reached: dict[str, int] = {}
         # what every event needs, at hand: reading a record's fields one by one is slow
         self._at = int(self._store.record.ctypes.data)
         self._arrive, self._complete, self._join = (self._reach(name) for name in ("arrive", "complete", "join"))
-        self._keeps_demands, self._keeps_times = bool(self._state.actual), bool(self._state.keeps_lists)
+        self._keeps_demands, self._keeps_times = bool(self._state.actual), bool(self._state.keeps_times)
         self._clairvoyant = policy.needs_durations
         self._time = 0.0
         self._register = Register()
@@ -150,7 +152,10 @@ class Scheduler(Verbs):
     def _find(self) -> None:
         """Where the number of the next job, and the first placement, are: a number read so takes half the time."""
         self._register.make_room(self._state.max_jobs)
-        self._free_job = ctypes.c_int64.from_address(self._at + DTYPE.fields["free_job"][1])  # type: ignore[index]
+        fields: Any = DTYPE.fields
+        self._free_job, self._n_moved = (
+            ctypes.c_int64.from_address(self._at + fields[name][1]) for name in ("free_job", "n_moved")
+        )
         self._placed = (ctypes.c_int64 * 2).from_address(int(self._state.at_placed))
 
     # -- state and change are values --------------------------------------------------------------------------------
@@ -321,8 +326,8 @@ class Scheduler(Verbs):
         if self._store.arrays["jobs"][i, SERVER] == WAITING:
             refuse_waiting(job)
         self._register.extra(i).earlier += 1
-        drive.requeue(self._state, i, self._hook("stop"), self._hook("arrive"))
-        return self._outcome(self._n_placed())._replace(requeued=(job,))
+        n = calls.requeue(self._at, self._reach("stop"), self._arrive, i)
+        return self._outcome(n)._replace(requeued=(job,))
 
     def _on_cancel(self, event: Cancel) -> Outcome:
         i = self._lookup(self._jobs, event.job, "job")
@@ -331,12 +336,10 @@ class Scheduler(Verbs):
                 f"job {event.job!r} runs", remedy="only waiting jobs can be cancelled; complete it when it ends"
             )
         self._register.forget_job(event.job)
-        drive.cancel(self._state, i, self._hook("cancel"))
-        return self._outcome(self._n_placed())
+        return self._outcome(calls.cancel(self._at, self._reach("cancel"), i))
 
     def _on_tick(self, event: Tick) -> Outcome:
-        drive.tick(self._state, self._hook("tick"))
-        return self._outcome(self._n_placed())
+        return self._outcome(calls.tick(self._at, self._reach("tick")))
 
     def _on_join(self, event: Join) -> Outcome:
         server, server_class, _ = event
@@ -364,15 +367,13 @@ class Scheduler(Verbs):
             raise InputError(f"server {event.server!r} is not there", remedy="let it join again")
         if status == PRESENT:
             return NOTHING
-        drive.resume(self._state, number, self._hook("resume"))
-        return self._outcome(self._n_placed())
+        return self._outcome(calls.resume(self._at, self._reach("resume"), number))
 
     def _on_drain(self, event: Drain) -> Outcome:
         number = self._lookup(self._servers, event.server, "server")
         if self._store.arrays["servers"][number, STATUS] != PRESENT:
             return NOTHING
-        drive.drain(self._state, number, self._hook("leave"), self._hook("arrive"))
-        return self._outcome(self._n_placed())
+        return self._outcome(calls.drain(self._at, self._reach("leave"), self._arrive, number))
 
     def _on_remove(self, event: Remove) -> Outcome:
         number = self._lookup(self._servers, event.server, "server")
@@ -383,7 +384,7 @@ class Scheduler(Verbs):
                 remedy="drain it first, or use fail_server if it is lost",
             )
         outcome = self._on_drain(Drain(event.server, event.now))
-        drive.remove(self._state, number)
+        calls.remove(self._at, number)
         self._register.forget_server(event.server)
         return outcome
 
@@ -391,13 +392,12 @@ class Scheduler(Verbs):
         number = self._lookup(self._servers, event.server, "server")
         if self._store.arrays["servers"][number, STATUS] == ABSENT:
             raise InputError(f"server {event.server!r} is not there", remedy="only servers that are there can fail")
-        rows = self._store.arrays["jobs"]
-        for i in np.flatnonzero(rows[:, SERVER] == number).tolist():
+        n = calls.fail(self._at, self._reach("leave"), self._arrive, number)
+        lost = self._store.arrays["moved"][: self._n_moved.value].tolist()
+        for i in lost:
             self._register.extra(i).earlier += 1
-        drive.fail(self._state, number, self._hook("leave"), self._hook("arrive"))
-        lost = self._store.arrays["moved"][: self._state.n_moved].tolist()
         requeued = tuple(self._job_of[i] for i in reversed(lost))
-        return self._outcome(self._n_placed())._replace(requeued=requeued)
+        return self._outcome(n)._replace(requeued=requeued)
 
     # -- inside -----------------------------------------------------------------------------------------------------
 
@@ -418,10 +418,6 @@ class Scheduler(Verbs):
             placements.append(Placement(self._job_of[i], self._server_of[server], attempt))
         return Outcome(tuple(placements), (), fault)
 
-    def _n_placed(self) -> int:
-        n = int(self._state.n_placed)
-        return -1 - n if self._state.failed else n
-
     def _when(self, now: float | None) -> float:
         if now is None:
             if self._clairvoyant:
@@ -438,7 +434,10 @@ class Scheduler(Verbs):
         return self._hooks[name]
 
     def _reach(self, name: str) -> int:
-        return calls.reach(self._hook(name))
+        """Where it is."""
+        if name not in self._reached:
+            self._reached[name] = calls.reach(self._hook(name))
+        return self._reached[name]
 
     def _actual(self, job: Hashable, j: int, demand: Mapping[str, Any]) -> NDArray[np.int64]:
         """The integer demand of a job: its type's, or less."""

@@ -116,7 +116,8 @@ def free_leaf(a: Agenda) -> int:
     leaf, tree = a.n_leaves, ends(a)
     a.n_leaves += 1
     while leaf * a.root >= a.leaves:  # below the root are leaves / root of them
-        tree[a.root >> 1] = tree[a.root]
+        above, root = tree[a.root >> 1], tree[a.root]  # copied one by one: whole rows take seconds to compile
+        above[0], above[1] = root[0], root[1]
         a.root >>= 1
     return int(leaf)
 

@@ -1,77 +1,159 @@
-"""The first run ever compiles on two cores: another process compiles the loop while this one compiles the policy.
+"""What a run needs is compiled ahead of it, by processes of their own, one a core; and how far that is can be told.
 
-The other one (`parts`) leaves its part in the cache on disk, where this one finds it. If it fails nothing is lost but time.
+What is needed is a list of pieces: functions that are called by their address, such as a policy's hooks, each `module:function`, and DRIVERS, which
+call them. Helpers (`parts`) compile one piece after the other and leave it in the cache on disk, where this process and every
+later one finds it. This one stays free to listen, and to run faster: who has compiled has every kernel on a page of its own.
+If a helper fails nothing is lost but time: what is not in the cache is compiled by whoever needs it.
 """
 
 from __future__ import annotations
 
 import os
+import selectors
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import IO, Any
 
-from slotwise._kernel import is_compiled
-from slotwise.simulation import loop
+from slotwise._kernel import JIT, is_compiled
+from slotwise.scheduling import calls, drive
+from slotwise.scheduling.hooks import HOOKS
+from slotwise.scheduling.policy import Policy
+from slotwise.scheduling.store import linked_late
+from slotwise.simulation import churn, loop, measuring
+from slotwise.workloads import merge
 
-LOOP = "loop"
-LATE = "late:"
-"""before the name of a policy: what of it is linked late; without it, all that it needs beside the loop"""
+LOOP, CHURN, SCHEDULER = "loop", "churn", "scheduler"
+DRIVERS: dict[str, tuple[Any, ...]] = {
+    LOOP: (loop.run_jobs, drive.join_all, measuring.finish, merge.merge),
+    CHURN: (churn.run,),
+    SCHEDULER: (calls.submit, calls.complete, calls.join, calls.fail),
+}
+"""pieces that are compiled by being used, with kernels by which they are known to be there"""
 
-PATIENCE = 120.0
-"""seconds; a part takes some ten"""
+MOST_HELPERS = 4
+"""each compiles anew what pieces have in common"""
+PATIENCE = 300.0
+"""seconds for a piece, which takes some three; then something must be wrong"""
 
-_others: dict[str, subprocess.Popen[bytes] | None] = {}
-"""who compiles a part; None: somebody has asked for it, but nobody need do it"""
+Told = Callable[[int, int, str], None]
+"""(n, m, piece): the n-th of m pieces is at hand; n = m + 1 with no piece when all are done"""
 
-
-def compiled() -> bool:
-    """Whether there was a run before this one."""
-    return is_compiled(loop.run_jobs)
-
-
-def begin(*parts: str) -> None:
-    """Have the loop, or some policies, compiled by another process if nothing is compiled yet and there is a second core."""
-    if _others.keys() >= set(parts):
-        return
-    other = None
-    if not compiled() and (os.cpu_count() or 1) > 1 and sys.executable:
-        command = [sys.executable, "-m", "slotwise.simulation.parts", *parts]
-        # in a session of its own: Ctrl-C is for this process, which then ends the other
-        nul = subprocess.DEVNULL
-        other = subprocess.Popen(command, stdin=nul, stdout=nul, stderr=nul, start_new_session=True)
-    _others.update(dict.fromkeys(parts, other))
-
-
-@contextmanager
-def by_others(*parts: str) -> Iterator[None]:
-    """The same, and if what is done meanwhile goes wrong or is interrupted, the others are ended."""
-    begin(*parts)
-    try:
-        yield
-    except BaseException:
-        give_up()
-        raise
+told: list[Told] = []
+"""who wants to know how far it is"""
+_known: set[str] = set()
+"""pieces that need no more asking for in this process"""
+_lock = threading.Lock()
+_helping = False
 
 
-def wait(*parts: str) -> None:
-    """Until these parts are done, or it takes so long that something must be wrong: then this process does them."""
-    for part in parts:
-        other = _others.get(part)
-        if other is not None:
+def pieces_of(
+    policy: Policy, hooks: Iterable[str], drivers: Iterable[str], *, everything: bool = False
+) -> list[str]:
+    """What a policy with these hooks and drivers needs. Of a policy that is not written for the compiler only the drivers."""
+    first, *others = [getattr(policy, name) or getattr(policy, HOOKS[name]) for name in hooks]
+    late = linked_late(policy, everything)
+    functions = [first, *late, *others] if policy.compiled else late
+    pieces = [f"{function.__module__}:{function.__qualname__}" for function in functions]
+    return list(dict.fromkeys([*pieces, *drivers]))
+
+
+def function_of(piece: str) -> Any:
+    """The function that the piece is."""
+    module, _, name = piece.partition(":")
+    return getattr(sys.modules[module], name)
+
+
+def missing(pieces: Iterable[str]) -> list[str]:
+    """Those that are not in the cache."""
+    if not JIT or _helping:
+        return []
+    found = [piece for piece in dict.fromkeys(pieces) if piece not in _known and not in_cache(piece)]
+    _known.update(set(pieces) - set(found))
+    return found
+
+
+def in_cache(piece: str) -> bool:
+    """Whether it has been compiled."""
+    return all(is_compiled(kernel) for kernel in ((function_of(piece),) if ":" in piece else DRIVERS[piece]))
+
+
+def compile_pieces(pieces: Sequence[str]) -> None:
+    """Have those compiled that are not in the cache. Ctrl-C ends the helpers at once."""
+    with _lock:
+        if wanted := missing(pieces):
+            helpers = _Helpers(wanted)
             try:
-                other.wait(PATIENCE)
-            except subprocess.TimeoutExpired:
-                other.kill()
+                helpers.work()
+            finally:
+                helpers.end()
+            _known.update(wanted)
 
 
-def give_up() -> None:
-    """End all that others do."""
-    for other in _others.values():
-        if other is not None:
-            other.kill()
+def help_others() -> None:
+    """This process is one of the helpers, and asks for none."""
+    global _helping
+    _helping = True
 
 
-def alone() -> None:
-    """This process is one of the others, and asks for no more of them."""
-    _others[LOOP] = None
+class _Helpers:
+    """Some processes that share the pieces. They take them from both ends, since neighbours have much in common."""
+
+    def __init__(self, pieces: Sequence[str]) -> None:
+        self._waiting, self._total, self._begun = deque(pieces), len(pieces), 0
+        self._busy = selectors.DefaultSelector()
+        self._processes: list[subprocess.Popen[str]] = []
+
+    def work(self) -> None:
+        """Until all is done, or nobody answers."""
+        self._start()
+        while self._busy.get_map() and (ready := self._busy.select(PATIENCE)):
+            for key, _ in ready:
+                n, helper = key.data
+                answer: IO[str] = key.fileobj  # type: ignore[assignment]
+                if not answer.readline() or not self._hand_out(n, helper):
+                    self._busy.unregister(answer)
+        for listener in told:
+            listener(self._total + 1, self._total, "")
+
+    def _start(self) -> None:
+        """As many as there are cores for; none where there is no interpreter to start."""
+        if not sys.executable:
+            return
+        for n in range(min(len(self._waiting), os.cpu_count() or 1, MOST_HELPERS)):
+            # in a session of its own: Ctrl-C is for this process, which then ends the others
+            helper = subprocess.Popen(
+                [sys.executable, "-m", "slotwise.simulation.parts"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                start_new_session=True,
+            )
+            self._processes.append(helper)
+            self._busy.register(helper.stdout or sys.stdin, selectors.EVENT_READ, (n, helper))
+            self._hand_out(n, helper)
+
+    def _hand_out(self, n: int, helper: subprocess.Popen[str]) -> bool:
+        """Give a helper its next piece; False where there is none."""
+        if not self._waiting or helper.stdin is None:
+            return False
+        piece = self._waiting.pop() if n % 2 else self._waiting.popleft()
+        self._begun += 1
+        for listener in told:
+            listener(self._begun, self._total, piece)
+        try:
+            helper.stdin.write(piece + "\n")
+            helper.stdin.flush()
+        except BrokenPipeError:
+            return False
+        return True
+
+    def end(self) -> None:
+        """Nobody works any more."""
+        for helper in self._processes:
+            helper.kill()
+            helper.communicate()
+        self._busy.close()

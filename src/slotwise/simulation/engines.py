@@ -14,17 +14,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from slotwise.errors import InputError
-from slotwise.simulation.choice import PolicyLike
+from slotwise.simulation import ahead
 from slotwise.simulation.measurements import Measurements
-from slotwise.simulation.replication import Task, compile_for, make_store, replicate
+from slotwise.simulation.replication import Task, make_store, pieces_of, replicate
 
 PATIENCE = 0.2
 """seconds for which Ctrl-C may go unnoticed"""
 OnProgress = Callable[[float, str], None]
 """(share of the whole work that is done, the policy at work)"""
-
-_compiled: set[PolicyLike] = set()
-"""the policies that have been compiled, or found in the cache, in this process"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,10 +97,7 @@ def run(batches: Sequence[Batch], engine: Engine = THREADS, on_progress: OnProgr
     work = _Work(batches, engine, on_progress)
     try:
         if engine.name == "threads":
-            for batch in batches:
-                if batch.task.choice.policy not in _compiled:
-                    compile_for(batch.task)
-                    _compiled.add(batch.task.choice.policy)
+            ahead.compile_pieces([piece for batch in batches for piece in pieces_of(batch.task)])
         if len({batch.task.choice.policy for batch in batches}) > 1:
             for batch in batches:
                 make_store(batch.task, 1)  # a policy that cannot run this is refused before the others run

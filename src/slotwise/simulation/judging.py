@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slotwise.model import JobType
+from slotwise.looks.numbers import number
+from slotwise.model import JobType, span, with_unit
 from slotwise.simulation.drift import GROWTH, GROWTH_OF_TYPE, UNKNOWN, Drift, Floats, Stability, drift
 from slotwise.simulation.measurements import Measurements
 from slotwise.simulation.meter import COUNT, FIRST_COLUMNS
@@ -27,7 +28,14 @@ class Judgement(NamedTuple):
     """of all jobs together; its slope per unit of time"""
 
 
-def judge(runs: Sequence[Measurements], types: Sequence[JobType], *, impossible: bool, is_trace: bool) -> Judgement:
+def judge(
+    runs: Sequence[Measurements],
+    types: Sequence[JobType],
+    *,
+    impossible: bool,
+    is_trace: bool,
+    time_unit: str | None = None,
+) -> Judgement:
     """`impossible`: the load is outside the capacity region, so theory has the last word."""
     tables = _sampled(runs)
     steps = float(tables[0][1, 0] - tables[0][0, 0]) if len(tables[0]) > 1 else 1.0
@@ -45,10 +53,8 @@ def judge(runs: Sequence[Measurements], types: Sequence[JobType], *, impossible:
         busy = [job_type for job_type in types if job_type.rate is None or job_type.rate > 0]
         longest = max(busy, key=lambda job_type: job_type.mean_service)
         if ended < SERVICES * longest.mean_service:
-            why = (
-                f"{ended:,.4g} units of time were simulated, and {longest.name} runs"
-                f" {longest.mean_service:,.4g} on average: too short to judge"
-            )
+            seen, each = span(number(ended), time_unit), with_unit(number(longest.mean_service), time_unit)
+            why = f"{seen} were simulated, and {longest.name} runs {each} on average: too short to judge"
             return Judgement(Stability.TOO_SHORT, why, total)
     found = [(total.stability(GROWTH), "")]
     for j, job_type in enumerate(types):

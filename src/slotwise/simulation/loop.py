@@ -128,7 +128,7 @@ def run_jobs(
             if s.actual:
                 for r in range(s.n_resources):
                     job_demand(s)[i, r] = demands[at, r]
-            if s.keeps_lists:
+            if s.keeps_times:
                 job_times(s)[i, 0] = expected[at]
             a.at_job += 1
             a.arrivals += 1

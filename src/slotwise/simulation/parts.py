@@ -1,17 +1,35 @@
-"""`python -m slotwise.simulation.parts PART...`: compile the loop, or all that a policy needs beside it; see `ahead`."""
+"""`python -m slotwise.simulation.parts`: a helper that compiles the pieces named on its standard input; see `ahead`."""
 
 from __future__ import annotations
 
+import gc
 import sys
-from collections.abc import Sequence
 
 from slotwise.model import load_scenario
-from slotwise.scheduling.hooks import nothing
+from slotwise.scheduling import Scheduler
+from slotwise.scheduling.hooks import late, nothing
+from slotwise.scheduling.moves import start
+from slotwise.scheduling.policies import POLICIES  # all hooks are in these modules
 from slotwise.scheduling.policy import Policy
+from slotwise.scheduling.state import PRESENT, STATUS, State, servers
 from slotwise.simulation import ahead
 from slotwise.simulation.choice import Choice
-from slotwise.simulation.replication import Task, make_store, prepare, replicate
+from slotwise.simulation.replication import Task, replicate
 from slotwise.simulation.workload import jobs_of
+
+
+def begin(s: State, j: int, i: int) -> None:
+    """Start the job on the first server."""
+    if servers(s)[0, STATUS] == PRESENT:
+        start(s, j, 0)
+
+
+class Eager(Policy):
+    """Starts every job at once, on the one server that there is."""
+
+    name = "eager"
+    compiled = True
+    arrive = staticmethod(begin)
 
 
 class Idle(Policy):
@@ -22,19 +40,50 @@ class Idle(Policy):
     arrive = complete = join = leave = cancel = tick = staticmethod(nothing)
 
 
-def compile_parts(parts: Sequence[str]) -> None:
-    """Each part is the loop or the name of a policy, as `ahead` says."""
-    ahead.alone()
-    scenario = load_scenario("example1", ["run.events=50", "run.replications=1"])
-    jobs = jobs_of(scenario)
-    for part in parts:
-        if part == ahead.LOOP:
-            replicate(Task(scenario, jobs, Choice(Idle)))
-        elif part.startswith(ahead.LATE):
-            make_store(Task(scenario, jobs, Choice(part.removeprefix(ahead.LATE))), 1)
-        else:
-            prepare(Task(scenario, jobs, Choice(part)))
+def compile_piece(piece: str) -> None:
+    """Compile it, or find it in the cache."""
+    assert POLICIES
+    if piece == ahead.LOOP:
+        _simulate()
+    elif piece == ahead.CHURN:
+        _simulate("cluster.events=[{at=0.1,action='drain',servers='server',count=1}]")
+    elif piece == ahead.SCHEDULER:
+        _schedule()
+    else:
+        late(ahead.function_of(piece))
+
+
+def _simulate(*settings: str) -> None:
+    scenario = load_scenario("example1", ["run.events=50", "run.replications=1", *settings])
+    replicate(Task(scenario, jobs_of(scenario), Choice(Idle)))
+
+
+def _schedule() -> None:
+    """Every verb."""
+    scenario = load_scenario("example1")
+    scheduler = Scheduler(scenario.cluster, scenario.types, Eager())
+    kind, (server, *_) = scenario.types[0].name, scheduler.servers
+    scheduler.submit("runs", kind)
+    scheduler.complete("runs")
+    scheduler.drain_server(server)
+    scheduler.submit("waits", kind)
+    scheduler.cancel("waits")
+    scheduler.resume_server(server)
+    scheduler.submit("waits again", kind)
+    scheduler.requeue("waits again")
+    scheduler.tick()
+    scheduler.fail_server(server)
+    scheduler.remove_server(server)
+
+
+def main() -> None:
+    """One piece a line; answered by a line when it is done."""
+    ahead.help_others()
+    gc.disable()  # a tenth of the time; a helper does not live long
+    for line in sys.stdin:
+        compile_piece(line.strip())
+        print("done", flush=True)
 
 
 if __name__ == "__main__":
-    compile_parts(sys.argv[1:])
+    main()

@@ -42,6 +42,10 @@ MOST_ROOM = 4_000_000
 WORKLOAD, SERVERS, RESIDUALS = 0, 2, 4
 """which child of a replication's seed is for what; 1 and 3 are the policy's and its clock's (`chance`)"""
 
+HOOKS_OF_JOBS = ("join", "arrive", "complete", "tick")
+HOOKS = (*HOOKS_OF_JOBS, "leave")
+"""those that the loop calls, without and with servers that come and go"""
+
 Progress = Callable[[float], None]
 
 
@@ -110,8 +114,8 @@ class Prepared(NamedTuple):
     """where the random numbers of the policy and of its clock stood when none were drawn"""
 
 
-def make_store(task: Task, max_servers: int) -> Store:
-    """The state before any server has joined. Here the hooks are compiled that are linked late."""
+def make_store(task: Task, max_servers: int, *, servers_change: bool = False) -> Store:
+    """The state before any server has joined."""
     scenario, jobs, policy = task.scenario, task.jobs, task.choice.make()
     _check_estimates(policy, jobs)
     return Store(
@@ -125,6 +129,7 @@ def make_store(task: Task, max_servers: int) -> Store:
         + 32
         + (task.start.n_jobs if task.start is not None else 0),
         alike=jobs.alike and task.start is None,
+        servers_change=servers_change,
     )
 
 
@@ -133,17 +138,17 @@ def _seed(task: Task) -> SeedSequence:
 
 
 def prepare(task: Task) -> Prepared:
-    """Make what a run needs. Here, and not later, a policy is compiled if it never was before."""
+    """Make what a run needs."""
     scenario, jobs, seed = task.scenario, task.jobs, _seed(task)
     start = task.start
     there = takeup.present(scenario, start) if start is not None else None
     timeline = ServerEvents(scenario.cluster, child(seed, SERVERS), there, start.places if start is not None else 0)
-    store = make_store(task, timeline.max_servers)
+    store = make_store(task, timeline.max_servers, servers_change=timeline.any)
     state: Any = store.state
     agenda = AgendaStore(state.max_jobs, chance.words_of(scenario.run.seed, task.replication, chance.CLOCK))
     meters = MeterStore(state.n_types, state.n_resources, state.max_jobs, record_jobs=task.record_jobs)
     undrawn = _drawn(store, agenda)
-    hooks = store.policy.hooks()
+    hooks = store.policy.hooks(HOOKS if timeline.any else HOOKS_OF_JOBS)
     limits = _Limits.of(task)
     limits.write(agenda.record, meters.record, jobs)
     if start is None:
@@ -164,25 +169,19 @@ def _drawn(store: Store, agenda: AgendaStore) -> Any:
     return chance.words(state), chance.words(agenda.record)
 
 
-def compile_for(task: Task) -> None:
-    """Compile what the task needs and nobody has needed before. In the main thread Ctrl-C is heard meanwhile."""
-    first = not ahead.compiled()
-    policy = task.choice.policy
-    late = [ahead.LATE + policy] if isinstance(policy, str) else []
-    # the loop, and what of the policy is linked late, by another process; the rest of the policy by this one
-    with ahead.by_others(ahead.LOOP, *late):
-        task.choice.make().hooks()
-        ahead.wait(ahead.LOOP, *late)
-        if first:
-            prepare(task)  # finds it in the cache, or compiles what the other has not
+def pieces_of(task: Task) -> list[str]:
+    """What is to be compiled for it."""
+    cluster = task.scenario.cluster
+    changes = cluster.events or any(server.failures is not None for server in cluster.servers)
+    drivers = [ahead.LOOP, *([ahead.CHURN] if changes else [])]
+    return ahead.pieces_of(task.choice.make(), HOOKS if changes else HOOKS_OF_JOBS, drivers)
 
 
 def _run(task: Task, progress: Progress | None, stopped: Callable[[], bool] | None) -> Measurements:
-    with ahead.by_others(ahead.LOOP):
-        before = time.thread_time()
-        ready = prepare(task)
-        setup = time.thread_time() - before
-        ahead.wait(ahead.LOOP)
+    ahead.compile_pieces(pieces_of(task))
+    before = time.thread_time()
+    ready = prepare(task)
+    setup = time.thread_time() - before
     state: Any = ready.store.state
     begun = time.perf_counter()
     demands = _drive(ready, progress, stopped)

@@ -178,6 +178,7 @@ class Result:
             self.types,
             impossible=self.bound.kind == "unstable",
             is_trace=self.scenario.workload.trace is not None,
+            time_unit=self.scenario.time_unit,
         )
         if found.verdict is Stability.GROWS and self.bound.kind != "unstable" and self.certified:
             why = f"{found.why} in these runs, but {self.policy} is proven to keep it bounded at this load: run longer"

@@ -95,13 +95,33 @@ def run_until_clear(
     return Finished(runs)
 
 
+def imprecise(result: Result) -> str:
+    """That the most events were run before the answer was as precise as asked for; nothing where it is, or where the scenario says how long
+    to run."""
+    run = result.scenario.run
+    given = (run.events, run.jobs, run.until, result.scenario.workload.trace)
+    half, target = _precision(result)
+    if not result.stable or half <= target or any(one is not None for one in given):
+        return ""
+    events = sum(one.events for one in result.runs)
+    return (
+        f"after {events:,} events the mean queue is known to {half / max(result.mean_queue.mean, 1e-300):.0%} only"
+        f" (run.precision is {run.precision:g}); run.events and run.replications give more"
+    )
+
+
+def _precision(result: Result) -> tuple[float, float]:
+    """Half of the interval of the mean queue, and what it should be at most."""
+    queue = result.mean_queue
+    half = (queue.high - queue.low) / 2 if queue.high is not None and queue.low is not None else 0.0
+    return half, result.scenario.run.precision * max(queue.mean, SMALL * result.offered)
+
+
 def _wanted(result: Result, count: int) -> int:
     """How many replications should be enough."""
     if count < PRECISE_RUNS:
         return PRECISE_RUNS
-    queue = result.mean_queue
-    half = (queue.high - queue.low) / 2 if queue.high is not None and queue.low is not None else 0.0
-    target = result.scenario.run.precision * max(queue.mean, SMALL * result.offered)
+    half, target = _precision(result)
     if half <= target:
         return count
     return max(count + 4, math.ceil(1.1 * count * (half / target) ** 2)) if target > 0 else count

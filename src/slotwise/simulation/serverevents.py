@@ -17,16 +17,9 @@ from slotwise.workloads.laws import generator
 
 MOST_FAILURES = 10_000.0
 """between two jobs, of all servers of a class"""
+AT_A_TIME = 16
+"""as many are drawn from a server's stream"""
 KINDS = {"join": JOIN, "drain": DRAIN, "fail": FAIL}
-
-
-class ServerEvent(NamedTuple):
-    """What happens to a server, and when."""
-
-    time: float
-    kind: int
-    server: int
-    server_class: int
 
 
 def check_pace(cluster: Cluster, rate: float) -> None:
@@ -80,11 +73,17 @@ class ServerEvents:
         self._streams: dict[int, np.random.Generator] = {}
         self._gone: dict[int, float] = {}
         """when a server is drained, or fails, for good"""
-        self._cluster, self._seed = cluster, seed
+        self._drawn: dict[int, list[float]] = {}
+        """of each server's stream, the next numbers, the last first"""
+        self._turns = [
+            (server.failures.mean_time_between, server.failures.mean_repair) if server.failures else None
+            for server in cluster.servers
+        ]
+        self._seed = seed
         for c, server in enumerate(cluster.servers):
             if server.failures is not None:
                 for number in self.numbers[(self.classes == c) & takes_jobs].tolist():
-                    self._draw(number, c, FAIL, 0.0)
+                    heapq.heappush(self._queue, (self._stay(number, c, FAIL), number, FAIL, c))
         named = {event.servers for event in cluster.events}
         numbers: dict[str, list[int]] = {
             server.name: self.numbers[(self.classes == c) & takes_jobs].tolist()
@@ -114,33 +113,36 @@ class ServerEvents:
     def next(self, count: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """The next events, this many or all that are left: when they are due, and what happens (kind, server, class). After the last one
         comes one that is never due."""
-        found: list[ServerEvent] = []
+        found: list[tuple[float, int, int, int]] = []
+        queue, turns, stay = self._queue, self._turns, self._stay
         while len(found) < count and self.next_time < np.inf:
-            found.append(self.pop())
+            event = at, number, kind, c = queue[0]
+            found.append(event)
+            if kind != DRAIN and turns[c] is not None:
+                other = JOIN if kind == FAIL else FAIL
+                heapq.heapreplace(queue, (at + stay(number, c, other), number, other, c))
+            else:
+                heapq.heappop(queue)
         if len(found) < count:
-            found.append(ServerEvent(np.inf, DRAIN, 0, 0))
-        return np.array([event.time for event in found]), np.array([event[1:] for event in found], np.int64)
+            found.append((np.inf, 0, DRAIN, 0))
+        times, numbers, kinds, classes = zip(*found, strict=True)
+        return np.array(times), np.array([kinds, numbers, classes], np.int64).T.copy()
 
     @property
     def next_time(self) -> float:
         """When the next event is due; infinite where none is left."""
-        while self._queue and self._queue[0][0] > self._gone.get(self._queue[0][1], np.inf):
-            heapq.heappop(self._queue)
-        return self._queue[0][0] if self._queue else np.inf
+        queue, gone = self._queue, self._gone
+        while gone and queue and queue[0][0] > gone.get(queue[0][1], np.inf):
+            heapq.heappop(queue)
+        return queue[0][0] if queue else np.inf
 
-    def pop(self) -> ServerEvent:
-        """The event that is due at `next_time`."""
-        at, number, kind, c = heapq.heappop(self._queue)
-        if kind != DRAIN:
-            self._draw(number, c, JOIN if kind == FAIL else FAIL, at)
-        return ServerEvent(at, kind, number, c)
-
-    def _draw(self, number: int, c: int, kind: int, since: float) -> None:
-        """The next turn of a server that fails or is repaired at random."""
-        failures = self._cluster.servers[c].failures
-        if failures is not None:
+    def _stay(self, number: int, c: int, kind: int) -> float:
+        """How long it is until a server of class c fails, or has been repaired."""
+        drawn = self._drawn.get(number)
+        if not drawn:
             if number not in self._streams:
                 self._streams[number] = generator(self._seed, number)
-            stream = self._streams[number]
-            mean = failures.mean_time_between if kind == FAIL else failures.mean_repair
-            heapq.heappush(self._queue, (since + float(stream.exponential(mean)), number, kind, c))
+            drawn = self._drawn[number] = self._streams[number].standard_exponential(AT_A_TIME)[::-1].tolist()
+        turns = self._turns[c]
+        assert turns is not None
+        return turns[kind == JOIN] * drawn.pop()

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from starlette.exceptions import HTTPException
+
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -55,7 +57,7 @@ class Gate:
             message = await receive()
             read += len(message.get("body", b""))
             if read > self.largest:
-                raise ValueError("the request is too large")
+                raise HTTPException(413, f"the request is larger than {self.largest:,} bytes")
             return message
 
         await self.app(scope, counted, send)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from slotwise.live.spec import Amount, Short
 from slotwise.live.store.records import Job, Server
@@ -41,6 +41,7 @@ class JobView(Model):
     ended: float | None
     array: int | None = Field(description="the first job of its array")
     array_index: int | None
+    key: str | None = Field(description="its idempotency key")
 
     @classmethod
     def of(cls, job: Job) -> JobView:
@@ -66,7 +67,36 @@ def view(job: Job) -> dict[str, Any]:
         "ended": job.ended,
         "array": job.array_id,
         "array_index": job.array_index,
+        "key": job.key,
     }
+
+
+class JobDetail(JobView):
+    """A job with what it executes. The values of its environment are not shown: they may be secrets."""
+
+    argv: list[str]
+    cwd: str | None
+    env: list[str] = Field(description="names only")
+    needs: dict[str, float]
+    requires: dict[str, list[str]]
+    labels: dict[str, str]
+    duration: float | None
+    on_loss: str
+
+    @classmethod
+    def of_spec(cls, job: Job, spec: dict[str, Any]) -> JobDetail:
+        """From the read model, and what is kept of the submission."""
+        return cls.model_construct(
+            **view(job),
+            argv=spec.get("argv", []),
+            cwd=spec.get("cwd"),
+            env=sorted(spec.get("env", {})),
+            needs=spec.get("needs", {}),
+            requires=spec.get("requires", {}),
+            labels=spec.get("labels", {}),
+            duration=spec.get("duration"),
+            on_loss=spec.get("on_loss", "fail"),
+        )
 
 
 class JobPage(Model):
@@ -93,7 +123,9 @@ class ServerView(Model):
 class NewServer(Model):
     """A server to add; its class is the named one, or one of the same capacity and labels."""
 
-    name: Short
+    name: Annotated[Short, StringConstraints(pattern=r"^[^/\x00-\x1f\x7f]*$")] = Field(
+        description="without slashes"
+    )
     server_class: Short | None = None
     capacity: dict[Short, Amount] = {}
     labels: dict[Short, Short] = {}

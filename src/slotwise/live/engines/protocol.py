@@ -42,6 +42,8 @@ class Ended(NamedTuple):
     reason: str = ""
     started: float | None = None
     """where the engine knows it: then a short job's start need not be told before"""
+    by_user: bool = False
+    """its user has ended it without telling us: in Slurm itself, for instance"""
 
 
 class Refused(NamedTuple):

@@ -70,13 +70,13 @@ class SimulatedEngine:
         self._closing = False
         self._tell: Tell = lambda facts: None
         self._thread: threading.Thread | None = None
-        self._file: int | None = None
-        if world is not None:
-            self._read(world)
-            self._file = os.open(world, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._world, self._file = world, -1
 
     def open(self, tell: Tell) -> None:
         self._tell = tell
+        if self._world is not None:  # not before: until now another service may have written to it
+            self._read(self._world)
+            self._file = os.open(self._world, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._thread = threading.Thread(target=self._run, name="slotwise-simulated", daemon=True)
         self._thread.start()
 
@@ -98,7 +98,7 @@ class SimulatedEngine:
                     lines.append(f"{start.job} {start.attempt} {start.server} {now!r} {ends!r} {code}\n")
                     self._add(key, now, ends, code)
                     begun.append(Started(*key, now))
-            if self._file is not None and lines:
+            if self._file >= 0 and lines:
                 os.write(self._file, "".join(lines).encode())
             self._lock.notify()
         if begun:
@@ -110,7 +110,7 @@ class SimulatedEngine:
                 started, _, _ = self._running[job, attempt]
                 now = self._clock.now()
                 self._add((job, attempt), started, now, STOPPED)
-                if self._file is not None:
+                if self._file >= 0:
                     os.write(self._file, f"{job} {attempt} - {started!r} {now!r} {STOPPED}\n".encode())
                 self._lock.notify()
 
@@ -139,7 +139,7 @@ class SimulatedEngine:
             self._lock.notify()
         if self._thread is not None:
             self._thread.join()
-        if self._file is not None:
+        if self._file >= 0:
             os.close(self._file)
 
     # -- inside -------------------------------------------------------------------------------------------------

@@ -3,8 +3,8 @@
 Jobs that were submitted to Slotwise are given to Slurm with `sbatch -w NODE` when they are placed. Jobs that users gave to Slurm themselves, held, in
 a partition that is watched, are scheduled too: when such a job is placed it is bound to its node and released.
 
-Slurm may forget what it was told shortly before its controller dies, and may tell wrong exit codes then. So a job runs inside a small shell script that
-makes a file before the command (at most one execution) and another with the true exit code after it. Both lie in a folder that nodes and service share.
+Slurm forgets what it was told in the seconds before its controller dies: jobs vanish, or wait again although they have run, and their numbers are
+given to others. So files say what began and how it ended (`slurm_records`); Slurm's word counts where there is none.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ from __future__ import annotations
 import json
 import logging
 import queue
-import shlex
-import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
-from slotwise.errors import SlotwiseError
+from slotwise.errors import InputError
+from slotwise.live.engines import slurm_commands as slurm
 from slotwise.live.engines.protocol import (
     Arrived,
     Attempt,
@@ -31,7 +30,6 @@ from slotwise.live.engines.protocol import (
     Known,
     Lost,
     Refused,
-    ServerDrained,
     ServerLost,
     ServerUp,
     Start,
@@ -40,44 +38,23 @@ from slotwise.live.engines.protocol import (
     Unknown,
     Withdrawn,
 )
+from slotwise.live.engines.slurm_commands import Row, SlurmError, run
+from slotwise.live.engines.slurm_records import MARK, Foreign, Records
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
+FILES_SECONDS = 0.05
 POLL_SECONDS = 0.5
 NODES_SECONDS = 2.0
-PENDING_SECONDS = 60.0
+FORGET_SECONDS = 600.0
+AGAIN_SECONDS = 1.0
+DEADLINE_SECONDS = 60.0
 """a placement that Slurm has not started by then is taken back"""
-VANISHED_SECONDS = 10.0
-"""a job that Slurm does not know any more, or that ended without an exit code, is given so long for its file to appear"""
-OVER = {
-    "COMPLETED",
-    "FAILED",
-    "CANCELLED",
-    "TIMEOUT",
-    "NODE_FAIL",
-    "OUT_OF_MEMORY",
-    "BOOT_FAIL",
-    "DEADLINE",
-    "PREEMPTED",
-}
+GRACE_SECONDS = 10.0
+"""an attempt that has gone from Slurm without an exit code is given so long for its file to appear"""
+DOUBT_SECONDS = 120.0
+"""the same after the controller has started anew: the job may still run, until its node reports"""
 STOPPED = -15
-
-
-class SlurmError(SlotwiseError):
-    """A command of Slurm failed."""
-
-
-class Row(NamedTuple):
-    """A job as squeue shows it."""
-
-    id: str
-    state: str
-    name: str
-    exit_code: int
-    reason: str
-    partition: str
-    cpus: float
-    memory: float
-    features: str
 
 
 @dataclass
@@ -86,43 +63,41 @@ class Placed:
 
     start: Start | None
     since: float
-    id: str = ""
-    own: bool = True
-    """submitted by us; False: a user's own job, released by us"""
+    """when it was given, or seen there"""
+    foreign: Foreign | None = None
+    """the user's own job that it is"""
+    given: bool = False
+    unsure: bool = False
+    """an earlier try may have come through"""
     started: bool = False
     stop: bool = False
-
-
-def run(*command: str, text: str | None = None) -> str:
-    """The output of a command."""
-    try:
-        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise SlurmError(f"{command[0]}: {error}") from None
-    if done.returncode:
-        raise SlurmError(f"{command[0]}: {' '.join(done.stderr.split())}")
-    return done.stdout
-
-
-def megabytes(text: str) -> float:
-    """2000M, 4G, 0."""
-    units = {"K": 0.001, "M": 1.0, "G": 1000.0, "T": 1_000_000.0}
-    text = text.rstrip("nc")
-    return float(text[:-1]) * units[text[-1]] if text[-1:] in units else float(text or 0)
+    taken_back: bool = False
+    told: bool = False
+    """its end was told; the loop forgets nothing"""
 
 
 class SlurmEngine:
-    """See `Engine`. `folder` must be seen by the nodes under the same name."""
+    """See `Engine`. `folder` and `records` must be seen by the nodes under the same names."""
 
     name = "slurm"
 
-    def __init__(self, folder: Path, *, partition: str | None = None, submit_to: str | None = None) -> None:
-        self.folder, self.partition, self.submit_to = folder, partition, submit_to
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        partition: str | None = None,
+        records: Path | None = None,
+        deadline: float = DEADLINE_SECONDS,
+    ) -> None:
+        self.partition, self.deadline = partition, deadline
+        self.records = Records(folder, records)
         self._placed: dict[Attempt, Placed] = {}
-        self._nodes: dict[str, Fact] = {}
-        self._held: set[str] = set()
+        self._nodes: dict[str, Fact | None] = {}
+        self._held: dict[str, str] = {}
+        """keys of users' jobs that wait for us, by number"""
+        self._skipped: set[str] = set()
         self._lock = threading.RLock()
-        self._work: queue.SimpleQueue[Placed | None] = queue.SimpleQueue()
+        self._work: queue.SimpleQueue[tuple[Attempt, Placed] | None] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._threads: list[threading.Thread] = []
         self._tell: Tell = lambda facts: None
@@ -131,26 +106,38 @@ class SlurmEngine:
 
     def open(self, tell: Tell) -> None:
         self._tell = tell
-        for name in ("claims", "exits", "output"):
-            (self.folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
-        for target in (self._submit_on, self._look_on):
+        self.records.open()
+        for target in (self._give_on, self._look_on):
             thread = threading.Thread(target=target, name=f"slotwise-slurm{target.__name__}", daemon=True)
             thread.start()
             self._threads.append(thread)
 
     def servers(self) -> list[ServerUp]:
-        return [fact for fact in self._look_at_nodes().values() if isinstance(fact, ServerUp)]
+        return [one.fact for one in self._patiently(self._reported).values() if isinstance(one.fact, ServerUp)]
+
+    def shape(self) -> list[ServerUp]:
+        """All nodes, whatever their states."""
+        return [one.up for one in self._patiently(self._reported).values()]
+
+    def _reported(self) -> dict[str, slurm.Node]:
+        found = slurm.nodes(self.partition)
+        if not found:
+            raise InputError("Slurm has no nodes there", where="--partition", remedy="`sinfo` lists partitions")
+        if all(one.fact is None for one in found.values()):
+            raise SlurmError("its nodes have not reported yet")
+        return found
 
     def start(self, starts: Sequence[Start]) -> None:
         for start in starts:
             key = start.job, start.attempt
             with self._lock:
                 placed = self._placed.get(key)
-                if placed is not None and placed.id:
+                if placed is not None and placed.given:
                     continue  # Slurm has it
-                placed = Placed(start, time.monotonic(), own="slurm" not in start.spec)
+                unsure = placed is not None and placed.unsure
+                placed = Placed(start, time.monotonic(), foreign_of(start.spec), unsure=unsure)
                 self._placed[key] = placed
-            self._work.put(placed)
+            self._work.put((key, placed))
 
     def stop(self, job: int, attempt: int) -> None:
         with self._lock:
@@ -158,43 +145,39 @@ class SlurmEngine:
             if placed is None:
                 return
             placed.stop = True
-            number = placed.id
-        if number:
-            self._try("scancel", number)
+        if placed.given:
+            self._cancel((job, attempt), placed)
 
     def known(self, attempts: Sequence[tuple[int, int, str]]) -> dict[Attempt, Known]:
-        rows = {row.name: row for row in self._queue()}
+        rows = self._patiently(slurm.queue)
         found: dict[Attempt, Known] = {}
         for job, attempt, _ in attempts:
             key = job, attempt
-            code = self._exit_code(key)
-            row = rows.get(name_of(key))
+            foreign = self.records.released(key)
+            placed = Placed(None, time.monotonic(), foreign, unsure=True)
+            row = row_for(self.records.name(key), foreign, rows)
+            code = self._code(key, foreign)
             if code is not None:
                 found[key] = Ended(*key, code, time.time())
-            elif row is not None:
-                with self._lock:
-                    self._placed[key] = Placed(None, time.monotonic(), row.id)
-                found[key] = (
-                    Started(*key, time.time()) if row.state not in OVER and row.state != "PENDING" else Unknown()
-                )
-            elif self._claimed(key):  # it ran, and Slurm has forgotten it: the look-out finds out what became of it
-                with self._lock:
-                    self._placed[key] = Placed(None, time.monotonic(), "?")
-                found[key] = Started(*key, time.time())
+            elif (row is not None and not row.held) or foreign is not None or self.records.claimed(key):
+                # the look-out goes on from here and finds out what has become of it
+                placed.given = True
+                placed.started = runs = row is not None and not row.over and row.state != "PENDING"
+                found[key] = Started(*key, time.time()) if runs else Unknown()
             else:
                 found[key] = Unknown()
+            with self._lock:
+                self._placed[key] = placed
         return found
 
     def settled(self, attempts: Sequence[Attempt]) -> None:
-        for key in attempts:
-            with self._lock:
+        with self._lock:
+            for key in attempts:
                 self._placed.pop(key, None)
-            for kind in ("claims", "exits"):
-                (self.folder / kind / name_of(key)).unlink(missing_ok=True)
 
     def output(self, job: int, attempt: int, offset: int, limit: int) -> tuple[bytes, int] | None:
         try:
-            with open(self.folder / "output" / name_of((job, attempt)), "rb") as file:
+            with open(self.records.output((job, attempt)), "rb") as file:
                 file.seek(offset)
                 data = file.read(limit)
         except FileNotFoundError:
@@ -209,256 +192,324 @@ class SlurmEngine:
 
     # -- giving jobs to Slurm -----------------------------------------------------------------------------------
 
-    def _submit_on(self) -> None:
+    def _give_on(self) -> None:
         while not self._closing.is_set():
-            placed = self._work.get()
-            if placed is None:
+            item = self._work.get()
+            if item is None:
                 return
+            key, placed = item
             assert placed.start is not None
             try:
-                self._give(placed, placed.start)
+                fact = self._release(key, placed) if placed.foreign is not None else self._submit(key, placed.start)
             except SlurmError as error:
-                if "invalid" in str(error).lower() or "not available" in str(error).lower():
-                    self._refuse((placed.start.job, placed.start.attempt), str(error))
-                    continue
-                log.warning("cannot submit job %d, trying on: %s", placed.start.job, error)
-                self._closing.wait(1.0)
-                self._work.put(placed)
+                log.warning("cannot give job %d to Slurm, trying on: %s", key[0], error)
+                placed.unsure = True
+                self._closing.wait(AGAIN_SECONDS)
+                self._work.put(item)
+                continue
+            placed.since, placed.given = time.monotonic(), True
+            if fact is not None:
+                self._tell([fact])
+            elif placed.stop:
+                self._cancel(key, placed)
 
-    def _give(self, placed: Placed, start: Start) -> None:
-        key = start.job, start.attempt
-        if not placed.own:
-            number = str(start.spec["slurm"])
-            run("scontrol", "update", f"JobId={number}", f"ReqNodeList={start.server}")
-            run("scontrol", "release", number)
-            placed.id = number
-            return
-        if self._claimed(key):
-            placed.id = "?"
-            return
-        known = run("squeue", "-h", "-t", "all", "-n", name_of(key), "-o", "%i").split()
-        if known:  # an earlier try came through although its answer did not
-            placed.id = known[0]
-            return
-        where = ["-p", self.submit_to] if self.submit_to else []
-        placed.id = run(
-            "sbatch", "--parsable", "--no-requeue", "-J", name_of(key), "-w", start.server, *where,
-            "-n", "1", "-c", str(max(1, ceil(start.demand.get("cpu", 1)))), f"--mem={ceil(start.demand.get('memory', 0)) or 1}M",
-            "-o", str(self.folder / "output" / name_of(key)), "--open-mode=append",
-            "-D", start.spec.get("cwd") or "/", "--export=NONE",
-            text=self._script(start),
-        ).split(";")[0].strip()  # fmt: skip
-        placed.since = time.monotonic()
-        if placed.stop:
-            self._try("scancel", placed.id)
+    def _submit(self, key: Attempt, start: Start) -> Fact | None:
+        name = self.records.name(key)
+        if self.records.claimed(key):
+            return None
+        if self._placed[key].unsure and run("squeue", "-h", "-t", "all", "-n", name, "-o", "%i").split():
+            return None
+        where = ["-p", self.partition] if self.partition else []
+        try:
+            run(
+                "sbatch", "--parsable", "--no-requeue", "-J", name, "-w", start.server, *where,
+                "-N", "1", "-n", "1", "-c", str(max(1, ceil(start.demand.get("cpu", 1)))),
+                f"--mem={ceil(start.demand.get('memory', 0)) or 1}M",
+                "-o", str(self.records.output(key)), "--open-mode=append", "-D", "/", "--export=NIL",
+                text=self.records.script(start),
+            )  # fmt: skip
+        except SlurmError as error:
+            if not error.final:
+                raise
+            return self._refuse(key, str(error))
+        return None
 
-    def _script(self, start: Start) -> str:
-        """A claim, the command, and its exit code on the disk."""
-        key = start.job, start.attempt
-        claim, end = (shlex.quote(str(self.folder / kind / name_of(key))) for kind in ("claims", "exits"))
-        environment = {
-            **start.spec.get("env", {}),
-            "SLOTWISE_JOB_ID": str(start.job),
-            "SLOTWISE_ATTEMPT": str(start.attempt),
-            "SLOTWISE_SERVER": start.server,
-        }
-        if start.spec.get("array_index") is not None:
-            environment["SLOTWISE_ARRAY_INDEX"] = str(start.spec["array_index"])
-        setting = "\n".join(
-            f"export {name}={shlex.quote(value)}" for name, value in environment.items() if name.isidentifier()
-        )
-        return f"""#!/bin/sh
-(set -C; : > {claim}) 2>/dev/null || exit 0  # it was executed before
-{setting}
-{shlex.join(start.spec["argv"])}
-code=$?
-echo $code > {end}.new
-sync {end}.new
-ln {end}.new {end}
-rm -f {end}.new
-exit $code
-"""
+    def _release(self, key: Attempt, placed: Placed) -> Fact | None:
+        job, start = placed.foreign, placed.start
+        assert job is not None
+        assert start is not None
+        changes = [f"ReqNodeList={start.server}", "Requeue=0"]
+        if job.memory:
+            changes.append(f"MinMemoryNode={ceil(job.memory)}")
+        self.records.release(key, job)
+        placed.foreign = self.records.released(key)
+        try:
+            run("scontrol", "update", f"JobId={job.id}", *changes)
+            run("scontrol", "release", job.id)
+        except SlurmError as error:
+            if not error.final:
+                raise
+            rows = {row.id: row for row in slurm.queue()}
+            row = rows.get(job.id)
+            if row is None or row.submitted != job.submitted or row.state == "CANCELLED":
+                return Ended(*key, STOPPED, time.time(), "cancelled in Slurm", by_user=True)
+            return None if not row.held else self._refuse(key, str(error))
+        return None
+
+    def _cancel(self, key: Attempt, placed: Placed) -> None:
+        try:
+            if placed.foreign is not None:
+                run("scancel", placed.foreign.id)
+            else:
+                run("scancel", "-n", self.records.name(key))
+        except SlurmError as error:
+            log.warning("%s", error)  # the look-out tries again
+
+    def _refuse(self, key: Attempt, reason: str) -> Fact:
+        """The attempt will not be executed: for ours that is made sure, since another attempt follows."""
+        placed = self._placed.get(key)
+        if (placed is None or placed.foreign is None) and not self.records.claim(key):
+            return Lost(*key, reason)
+        with self._lock:
+            self._placed.pop(key, None)
+        return Refused(*key, reason)
 
     # -- looking ------------------------------------------------------------------------------------------------
 
     def _look_on(self) -> None:
-        next_nodes = 0.0
-        while not self._closing.wait(POLL_SECONDS):
+        next_jobs, next_nodes, next_forget = 0.0, 0.0, time.monotonic() + FORGET_SECONDS
+        seen: tuple[int, ...] = ()
+        away = False
+        while not self._closing.wait(FILES_SECONDS):
+            now = time.monotonic()
             try:
-                self._look_at_jobs()
-                if time.monotonic() >= next_nodes:
-                    next_nodes = time.monotonic() + NODES_SECONDS
-                    self._compare_nodes(self._look_at_nodes())
-            except SlurmError as error:
-                log.warning("Slurm does not answer: %s", error)  # nothing is known, so nothing is told
+                if (files := self.records.changed()) != seen:
+                    seen = files
+                    self._look_at_files()
+                if now >= next_jobs:
+                    rows = slurm.queue()
+                    self._look_at_jobs(rows)
+                    if now >= next_nodes:
+                        next_nodes = now + NODES_SECONDS
+                        self._compare_nodes({node: one.fact for node, one in slurm.nodes(self.partition).items()})
+                    if now >= next_forget:
+                        next_forget = now + FORGET_SECONDS
+                        self.records.forget(self._busy(rows))
+                    next_jobs = time.monotonic() + POLL_SECONDS
+                    away = False
+            except SlurmError as error:  # nothing is known, so nothing is told
+                if not away:
+                    log.warning("Slurm does not answer: %s", error)
+                away, next_jobs = True, time.monotonic() + POLL_SECONDS
+            except Exception:
+                log.exception("looking at Slurm failed, and is tried again")
+                next_jobs = time.monotonic() + AGAIN_SECONDS
 
-    def _queue(self) -> list[Row]:
-        widths = (
-            "JobID:20,State:20,Name:130,exit_code:20,Reason:60,Partition:60,NumCPUs:20,MinMemory:20,Feature:100"
-        )
-        size = [int(part.split(":")[1]) for part in widths.split(",")]
-        rows = []
-        for line in run("squeue", "-h", "-a", "-t", "all", "-O", widths).splitlines():
-            cells, at = [], 0
-            for width in size:
-                cells.append(line[at : at + width].strip())
-                at += width
-            code, _, signal = cells[3].partition(":")
-            exit_code = -int(signal) if signal.isdigit() and int(signal) else int(code) if code.isdigit() else 0
-            if exit_code > 255:  # a wait status
-                exit_code >>= 8
-            number, state, name, _, reason, partition, cpus, memory, features = cells
-            rows.append(
-                Row(
-                    number, state, name, exit_code, reason, partition, float(cpus or 1), megabytes(memory), features
-                )
-            )
-        return rows
-
-    def _look_at_jobs(self) -> None:
-        rows = self._queue()
-        by_id = {row.id: row for row in rows}
-        facts: list[Fact] = self._look_at_held(rows)
+    def _all_given(self) -> list[tuple[Attempt, Placed]]:
         with self._lock:
-            placed = list(self._placed.items())
+            return [(key, one) for key, one in self._placed.items() if one.given and not one.told]
+
+    def _look_at_files(self) -> None:
+        """Ends and beginnings that files tell at once."""
+        facts: list[Fact] = []
+        for key, one in self._all_given():
+            code = self._code(key, one.foreign)
+            if code is not None:
+                one.told = True
+                facts.append(Ended(*key, code, time.time()))
+            elif not one.started and self._began(key, one.foreign):
+                one.started = True
+                facts.append(Started(*key, time.time()))
+        if facts:
+            self._tell(facts)
+
+    def _look_at_jobs(self, rows: list[Row]) -> None:
+        facts = self._look_at_held(rows)
+        by_name = {
+            row.name: row for row in sorted(rows, key=lambda row: not row.over) if self.records.ours(row.name)
+        }
+        by_id = {(row.id, row.submitted): row for row in rows}
         now = time.monotonic()
-        for key, one in placed:
-            if one.id:
-                fact = self._judge(key, one, by_id.get(one.id), now)
-                if fact is not None:
-                    facts.append(fact)
+        for key, one in self._all_given():
+            code = self._code(key, one.foreign)
+            if code is not None:
+                fact: Fact | None = Ended(*key, code, time.time())
+            elif one.foreign is None:
+                fact = self._judge(key, one, by_name.get(self.records.name(key)), now)
+            else:
+                fact = self._judge_foreign(key, one, by_id.get((one.foreign.id, one.foreign.submitted)), now)
+            if fact is not None:
+                one.told = not isinstance(fact, Started)
+                facts.append(fact)
         if facts:
             self._tell(facts)
 
     def _judge(self, key: Attempt, one: Placed, row: Row | None, now: float) -> Fact | None:
-        """What has become of an attempt; None: nothing new, or not clear yet."""
-        code = self._exit_code(key) if one.own else None
-        if code is not None:
-            return Ended(*key, code, time.time())
-        if row is not None and row.state == "PENDING":
-            if now - one.since > PENDING_SECONDS and not one.stop:
-                one.stop = True
-                log.warning("job %d does not start on its node (%s): taken back", key[0], row.reason)
-                self._try("scancel", row.id) if one.own else self._try("scontrol", "hold", row.id)
+        """What has become of an attempt of ours that has no exit code; None: nothing new, or not clear yet."""
+        claimed = self.records.claimed(key) and not self.records.taken_back(key)
+        if row is not None and not row.over:
+            if row.state != "PENDING":
+                one.since = now
+                if not one.started:
+                    one.started = True
+                    return Started(*key, time.time())
+            elif not claimed and (one.stop or now - one.since > self.deadline):
+                fact = self._refuse(key, f"Slurm did not start it in time ({row.reason})")
+                self._cancel(key, one)
+                return fact
             return None
-        if row is not None and row.state not in OVER:
-            one.since = now
-            if not one.started:
-                one.started = True
-                return Started(*key, time.time())
-            return None
-        if row is not None and not one.own:
-            return self._judge_foreign(key, row)
-        if now - one.since < VANISHED_SECONDS and not (
-            row is not None and row.state in ("CANCELLED", "NODE_FAIL") and one.stop
-        ):
+        state = row.state if row is not None else "nothing of it any more"
+        waited = now - one.since
+        if waited < GRACE_SECONDS and not (one.stop and row is not None and waited > AGAIN_SECONDS):
             return None  # its file may still appear
-        if one.stop and row is not None and row.state == "CANCELLED" and self._claimed(key):
-            return Ended(*key, STOPPED, time.time(), "stopped")
-        if not self._claimed(key):
-            return self._refuse(
-                key, f"Slurm did not execute it ({row.state if row is not None else 'it has vanished'})"
-            )
-        state = row.state if row is not None else "vanished"
-        return Lost(*key, f"Slurm says {state}, and there is no exit code")
+        if not claimed:
+            return self._refuse(key, f"Slurm did not execute it (it knows {state})")
+        if row is not None and row.state in ("CANCELLED", "TIMEOUT", "DEADLINE", "PREEMPTED"):
+            if one.stop or not self._controller_is_new(waited):
+                return Ended(*key, STOPPED, time.time(), f"Slurm: {state}", by_user=row.state == "CANCELLED")
+            if waited < DOUBT_SECONDS:
+                return None
+        return Lost(*key, f"there is no exit code, and Slurm knows {state}")
 
-    @staticmethod
-    def _judge_foreign(key: Attempt, row: Row) -> Fact:
-        if row.state == "NODE_FAIL":
-            return Lost(*key, "Slurm says NODE_FAIL")
+    def _judge_foreign(self, key: Attempt, one: Placed, row: Row | None, now: float) -> Fact | None:
+        """What has become of a user's own job that was released."""
+        job = one.foreign
+        assert job is not None
+        began, waited = self.records.began(job), now - one.since
+        if row is not None and not row.over:
+            if row.state != "PENDING":
+                one.since, one.taken_back = now, False
+                if not one.started:
+                    one.started = True
+                    return Started(*key, time.time())
+                return None
+            if row.held:
+                return self._judge_held(key, one, began, waited)
+            if waited > self.deadline and not began and not one.taken_back:
+                log.warning("job %s does not start on its node (%s): taken back", job.id, row.reason)
+                one.taken_back = True
+                run("scontrol", "hold", job.id)
+            return None
+        if row is None or row.state in ("NODE_FAIL", "BOOT_FAIL") or self.records.again(job):
+            if row is None and not one.started and not began and waited >= GRACE_SECONDS:
+                return Ended(*key, STOPPED, time.time(), "it has vanished from Slurm", by_user=True)
+            return Lost(*key, "there is no exit code, and Slurm has lost it") if waited >= GRACE_SECONDS else None
         if row.state == "CANCELLED":
-            return Ended(*key, STOPPED, time.time(), "cancelled in Slurm")
+            if (began or one.started) and not one.stop and self._controller_is_new(waited):
+                return (
+                    Lost(*key, "there is no exit code, and Slurm has lost it") if waited >= DOUBT_SECONDS else None
+                )
+            return Ended(*key, STOPPED, time.time(), "cancelled in Slurm", by_user=True)
         return Ended(*key, row.exit_code, time.time(), "" if row.state in ("COMPLETED", "FAILED") else row.state)
 
-    def _refuse(self, key: Attempt, reason: str) -> Refused:
-        with self._lock:
-            self._placed.pop(key, None)
-        fact = Refused(*key, reason)
-        if threading.current_thread().name.endswith("_submit_on"):
-            self._tell([fact])
-        return fact
+    def _judge_held(self, key: Attempt, one: Placed, began: bool, waited: float) -> Fact | None:
+        """A released job that is held: taken back by us, held by its user, or the controller has forgotten that it was released, and it may have run."""
+        job = one.foreign
+        assert job is not None
+        if one.taken_back and not began:
+            return self._refuse(key, "Slurm did not start it in time")
+        if began or one.started:
+            return Lost(*key, "there is no exit code, and Slurm has lost it") if waited >= DOUBT_SECONDS else None
+        if waited < GRACE_SECONDS:
+            return None
+        if job.records or slurm.booted() < job.released:
+            return self._refuse(key, "Slurm has not released it")
+        return Lost(*key, "Slurm's controller started anew and has forgotten whether it ran")
+
+    def _controller_is_new(self, seconds: float) -> bool:
+        """Whether the controller was started since the job was last seen; then its word on jobs of that time means little."""
+        return slurm.booted() > time.time() - seconds - GRACE_SECONDS
 
     def _look_at_held(self, rows: list[Row]) -> list[Fact]:
         """Users' own jobs that wait for us, and those that do so no more."""
         if self.partition is None:
             return []
-        held = {
-            row.id: row
-            for row in rows
-            if row.partition == self.partition and row.state == "PENDING" and row.reason.startswith("JobHeld")
-        }
+        waiting = {row.id: row for row in rows if row.held and self.partition in row.partition.split(",")}
+        waiting = {number: row for number, row in waiting.items() if not self.records.ours(row.name)}
         with self._lock:
-            ours = {one.id for one in self._placed.values() if not one.own}
-            waiting = {
-                str(one.start.spec["slurm"])
-                for one in self._placed.values()
-                if not one.own and one.start is not None
-            }
-        facts: list[Fact] = [
-            Arrived(
-                f"slurm-{row.id}",
-                {
-                    "needs": {"cpu": row.cpus, "memory": row.memory},
-                    "requires": {
-                        feature: ("yes",) for feature in row.features.split("&") if feature not in ("", "(null)")
-                    },
-                    "name": row.name,
-                    "body": json.dumps({"slurm": row.id, "argv": ["(in Slurm)"]}),
-                },
-            )
-            for number, row in held.items()
-            if number not in self._held and number not in ours | waiting
-        ]
-        over = {row.id for row in rows if row.state in OVER} | (self._held - {row.id for row in rows})
-        facts += [Withdrawn(f"slurm-{number}") for number in sorted((self._held & over) - ours - waiting)]
-        self._held = set(held)
+            placed = {one.foreign.id for one in self._placed.values() if one.foreign is not None}
+        facts: list[Fact] = []
+        held: dict[str, str] = {}
+        for number, row in waiting.items():
+            key = f"slurm-{number}-{row.submitted}"
+            held[number] = key
+            if self._held.get(number) != key and number not in placed:
+                facts += self._arrived(key, row)
+        here = {f"slurm-{row.id}-{row.submitted}" for row in rows if not row.over}
+        facts += [Withdrawn(key) for number, key in self._held.items() if key not in here and number not in placed]
+        self._held = held
         return facts
 
-    def _look_at_nodes(self) -> dict[str, Fact]:
-        found: dict[str, Fact] = {}
-        for line in run("sinfo", "-h", "-N", "-a", "-o", "%N|%c|%m|%f|%T").splitlines():
-            node, cpus, memory, features, state = line.strip().split("|")
-            labels = {one: "yes" for one in features.split(",") if one not in ("", "(null)")}
-            plain = state.rstrip("*~#!%$@^-")
-            if plain in ("unknown", "future"):
-                continue  # the controller has just started and has not heard of the node yet: nothing is known
-            if plain in ("down", "fail", "error"):
-                found[node] = ServerLost(node, state)
-            elif plain in ("draining", "drained", "drain", "maint", "failing", "power_down"):
-                found[node] = ServerDrained(node, state)
-            else:
-                kind = "-".join([f"cpu{cpus}", f"memory{memory}", *labels])
-                found[node] = ServerUp(node, {"cpu": float(cpus), "memory": float(memory)}, labels, kind)
-        return found
+    def _arrived(self, key: str, row: Row) -> list[Fact]:
+        if row.nodes > 1 or any(sign in row.features for sign in "|[]()*"):
+            if key not in self._skipped:
+                self._skipped.add(key)
+                log.warning(
+                    "job %s is left held: jobs of several nodes or with alternative features are not for us", row.id
+                )
+            return []
+        cpus, memory = row.tres.get("cpu", 1.0), row.tres.get("mem", 0.0)
+        chosen = 0.0 if memory else self._usual_memory(cpus)
+        job = Foreign(row.id, row.submitted, row.user, MARK in row.comment, chosen)
+        spec = {
+            "needs": {"cpu": cpus, "memory": memory or chosen},
+            "requires": dict.fromkeys(filter(None, row.features.split("&")), ("yes",)),
+            "name": row.name,
+            "body": json.dumps({"slurm": job, "argv": [f"(job {row.id} of Slurm)"]}),
+        }
+        return [Arrived(key, spec)]
 
-    def _compare_nodes(self, found: dict[str, Fact]) -> None:
+    def _usual_memory(self, cpus: float) -> float:
+        """No memory asked for means all of a node to Slurm: that of the smallest one that has the CPUs."""
+        up = [one.capacity for one in self._nodes.values() if isinstance(one, ServerUp)]
+        return min((one["memory"] for one in up if one["cpu"] >= cpus), default=0.0)
+
+    def _compare_nodes(self, found: dict[str, Fact | None]) -> None:
         """Tell what has changed."""
-        facts = [fact for node, fact in found.items() if self._nodes.get(node) != fact]
-        self._nodes |= found
+        gone: dict[str, Fact | None] = {
+            node: ServerLost(node, "Slurm does not have it any more") for node in self._nodes if node not in found
+        }
+        known = {node: fact for node, fact in (found | gone).items() if fact is not None}
+        facts = [fact for node, fact in known.items() if self._nodes.get(node) != fact]
+        self._nodes |= known
         if facts:
             self._tell(facts)
 
     # -- small things -------------------------------------------------------------------------------------------
 
-    def _claimed(self, key: Attempt) -> bool:
-        return (self.folder / "claims" / name_of(key)).exists()
+    def _code(self, key: Attempt, foreign: Foreign | None) -> int | None:
+        return self.records.exit_code(key) if foreign is None else self.records.ended(foreign)
 
-    def _exit_code(self, key: Attempt) -> int | None:
-        try:
-            text = (self.folder / "exits" / name_of(key)).read_text().strip()
-        except OSError:
-            return None
-        return int(text) if text else None
+    def _began(self, key: Attempt, foreign: Foreign | None) -> bool:
+        return self.records.claimed(key) if foreign is None else self.records.began(foreign)
+
+    def _busy(self, rows: list[Row]) -> set[str]:
+        with self._lock:
+            return {self.records.name(key) for key in self._placed} | {row.name for row in rows if not row.over}
 
     @staticmethod
-    def _try(*command: str) -> Any:
-        try:
-            return run(*command)
-        except SlurmError as error:
-            log.warning("%s", error)
-            return None
+    def _patiently(ask: Callable[[], T]) -> T:
+        """At the beginning Slurm may be away: wait for it, and say so."""
+        told = 0.0
+        while True:
+            try:
+                return ask()
+            except SlurmError as error:
+                if time.monotonic() - told > 10:
+                    told = time.monotonic()
+                    log.warning("waiting for Slurm: %s", error)
+                time.sleep(AGAIN_SECONDS)
 
 
-def name_of(key: Attempt) -> str:
-    """What an attempt is called in Slurm."""
-    return f"slotwise-{key[0]}-{key[1]}"
+def foreign_of(spec: Any) -> Foreign | None:
+    """The user's own job that a spec is about."""
+    return Foreign(*spec["slurm"]) if "slurm" in spec else None
+
+
+def row_for(name: str, foreign: Foreign | None, rows: list[Row]) -> Row | None:
+    """An attempt's job in Slurm; one that has not ended, if there are several."""
+    if foreign is not None:
+        found = [row for row in rows if (row.id, row.submitted) == (foreign.id, foreign.submitted)]
+    else:
+        found = [row for row in rows if row.name == name]
+    return min(found, key=lambda row: row.over, default=None)

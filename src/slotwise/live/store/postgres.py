@@ -28,7 +28,7 @@ from slotwise.live.store.records import (
 from slotwise.live.store.schema import TABLES, statements
 from slotwise.live.store.writing import Writing
 
-LEASE = 3.0
+LEASE = 2.0
 """seconds without a heartbeat after which a standby takes over"""
 GRACE = 1.0
 """the same for a writer whose session has ended: it has a moment to come back"""
@@ -48,6 +48,7 @@ class PostgresStore(Writing):
     """See `Store`."""
 
     placeholder = "%s"
+    fenced = False
 
     def __init__(self, url: str) -> None:
         self._target = url
@@ -73,7 +74,7 @@ class PostgresStore(Writing):
                     return self.epoch
             if not wait:
                 raise BusyError(f"{self.url}: another `slotwise serve` uses this store")
-            self._closing.wait(0.2)
+            self._closing.wait(0.1)
         raise BusyError(f"{self.url}: closed while waiting to become the writer")
 
     def _take_over(self) -> bool:
@@ -125,7 +126,8 @@ class PostgresStore(Writing):
             try:
                 self.beat()
             except FencedError:
-                return  # the next commit says so where it matters
+                self.fenced = True
+                return
             except StoreError:
                 continue  # the connection comes back, or the lease runs out
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from slotwise.live.store.records import Batch, Checkpoint, Entry, Job, Query, Server, Token
+from slotwise.live.store.records import Batch, Checkpoint, Entry, Job, LiveJob, Query, Server, Token
 
 
 class Store(Protocol):
@@ -16,6 +16,8 @@ class Store(Protocol):
     """
 
     url: str
+    fenced: bool
+    """another writer has taken over, and this one has noticed"""
 
     def become_writer(self, *, wait: bool = False) -> int:
         """Take the lock and begin a new epoch; BusyError where another service writes, unless `wait`."""
@@ -57,8 +59,14 @@ class Store(Protocol):
     def jobs(self, query: Query) -> list[Job]:
         """A page of jobs."""
 
+    def live(self) -> list[LiveJob]:
+        """All jobs that are placed or run."""
+
     def counts(self) -> dict[str, int]:
         """How many jobs there are in each state."""
+
+    def waiting_of(self, tenant: str) -> int:
+        """How many jobs of a tenant wait."""
 
     def specs(self, jobs: Sequence[int]) -> dict[int, tuple[Job, str]]:
         """Jobs with what they execute."""

@@ -6,9 +6,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from slotwise.live.store.records import Checkpoint, Entry, Job, Query, Server, Token
+from slotwise.live.store.records import (
+    PLACED,
+    RUNNING,
+    Checkpoint,
+    Entry,
+    Job,
+    LiveJob,
+    Query,
+    Server,
+    Token,
+)
 
 JOB = ", ".join(Job._fields)
+REQUEUES = '"on_loss":"requeue"'
+"""as it stands in a spec, and nowhere else in one: quotes inside of texts are escaped"""
 PIECE = 500
 """values in one IN (...)"""
 
@@ -73,8 +85,22 @@ class Reading(ABC):
         rows = self.ask(f"SELECT {JOB} FROM job {where} ORDER BY id {order} LIMIT ?", (*values, query.limit))
         return [Job(*row) for row in rows]
 
+    def live(self) -> list[LiveJob]:
+        found: list[LiveJob] = []
+        for state in (PLACED, RUNNING):  # one by one, as the index has them in order
+            rows = self.ask(
+                "SELECT job.id, server, attempt, placed, state, stop_asked, body LIKE ? FROM job"
+                " JOIN spec ON spec.id = job.spec WHERE state = ? ORDER BY job.id",
+                (f"%{REQUEUES}%", state),
+            )
+            found += [LiveJob(*row)._replace(stop_asked=bool(row[5]), requeues=bool(row[6])) for row in rows]
+        return found
+
     def counts(self) -> dict[str, int]:
         return {row[0]: row[1] for row in self.ask("SELECT state, count(*) FROM job GROUP BY state")}
+
+    def waiting_of(self, tenant: str) -> int:
+        return int(self.ask("SELECT count(*) FROM job WHERE tenant = ? AND state = 'waiting'", (tenant,))[0][0])
 
     def specs(self, jobs: Sequence[int]) -> dict[int, tuple[Job, str]]:
         found: dict[int, tuple[Job, str]] = {}

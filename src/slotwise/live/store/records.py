@@ -66,6 +66,19 @@ class Job(NamedTuple):
     spec: int
 
 
+class LiveJob(NamedTuple):
+    """What a restart must know of a job that is placed or runs."""
+
+    id: int
+    server: str
+    attempt: int
+    placed: float
+    state: str
+    stop_asked: bool
+    requeues: bool
+    """it may be executed again if its server is lost"""
+
+
 CHANGEABLE = (
     "state",
     "server",

@@ -34,6 +34,8 @@ BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_MISMATCH
 class SQLiteStore(Writing):
     """See `Store`."""
 
+    fenced = False  # nobody takes a lock away that is held
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self.url = f"sqlite:///{path}"

@@ -23,6 +23,7 @@ from typing import Any
 import polars as pl
 
 from slotwise.errors import InputError
+from slotwise.scheduling.compact import unpacked
 from slotwise.workloads.traces.importing import Format, Intake, Reading
 from slotwise.workloads.traces.schema import DEMAND, Servers, TraceMeta
 
@@ -147,7 +148,7 @@ def _tale(intake: Intake, path: Path) -> Tale:
     if kept is None:
         raise InputError("has no situation", where=str(path), remedy="give a store that `slotwise serve` has used")
     try:
-        tale = Tale(json.loads(kept[3])["situation"])
+        tale = Tale(unpacked(kept[3])["situation"])
     except (ValueError, KeyError, TypeError, IndexError) as problem:
         raise InputError(f"has a damaged situation ({problem!r})", where=str(path), remedy="use a backup") from None
     for seq, time, event, placements, _ in _table(path, "journal"):

@@ -1,0 +1,48 @@
+-- For Slurm's plugin job_submit/lua (JobSubmitPlugins=lua; this file lies beside slurm.conf).
+-- Jobs that users submit to the partition are held, so that Slotwise schedules them, and nobody has to type --hold.
+-- Scripts of a shell say themselves when they begin and with which code they end, in a folder that all nodes and users can write to (mode 1777):
+-- then no job runs twice and every exit code is right, even if the controller forgets what it did last.
+
+local partition = os.getenv("SLOTWISE_PARTITION") or "watched"
+local records = os.getenv("SLOTWISE_RECORDS") or "/shared/slotwise-records"
+
+local lines = [[
+slotwise_record='%s'/${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}-%d
+if (set -C; : > "$slotwise_record.began") 2>/dev/null; then
+    trap 'echo $? > "$slotwise_record.new" && ln "$slotwise_record.new" "$slotwise_record.ended"; rm -f "$slotwise_record.new"' EXIT
+elif [ -e "$slotwise_record.began" ]; then
+    echo "slotwise: this job was executed before, and is not executed again" >&2
+    : > "$slotwise_record.again"
+    exit 0
+fi
+]]
+
+local shells = { sh = true, bash = true, dash = true, ksh = true, zsh = true }
+
+local function with_records(script)
+    local first, rest = script:match("^(#![^\n]*)\n(.*)$")
+    if first == nil then return nil end
+    local program = first:match("^#!%s*(%S+)")
+    local name = program and program:match("([^/]+)$")
+    if name == "env" then name = first:match("^#!%s*%S+%s+(%S+)") end
+    if not shells[name or ""] then return nil end
+    return first .. "\n" .. lines:format(records, os.time()) .. rest
+end
+
+function slurm_job_submit(job, partitions, uid)
+    if job.partition ~= partition or (job.name or ""):match("^slotwise%-") then return slurm.SUCCESS end
+    job.priority = 0
+    job.requeue = 0
+    local script = job.script and with_records(job.script)
+    if script then
+        job.script = script
+        job.comment = (job.comment and job.comment .. " " or "") .. "slotwise-records"
+    end
+    return slurm.SUCCESS
+end
+
+function slurm_job_modify(job, record, partitions, uid)
+    return slurm.SUCCESS
+end
+
+return slurm.SUCCESS

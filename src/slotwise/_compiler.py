@@ -1,0 +1,241 @@
+"""How kernels are compiled: those that only others call become parts of them, and whoever is called from Python is made once, whole.
+
+Numba optimises every function, with all that it calls, down to machine code and keeps that on disk, though most kernels are only
+ever called by others, which contain them. Here a kernel has two faces. As a part of others it is typed, lowered and tidied up, no more. As one
+that Python calls, or as a policy's hook, it is linked with its parts, optimised and cached. Optimised twice: the second time
+what was inlined the first time is small enough to be inlined further (measured: 10 % of the simulator's speed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numba
+from llvmlite import binding
+from numba.core.caching import FunctionCache
+from numba.core.ccallback import CFunc
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import LoweringPass, register_pass
+from numba.core.registry import cpu_target
+from numba.core.runtime import _nrt_python
+from numba.core.sigutils import normalize_signature
+from numba.core.typed_passes import AnnotateTypes, NativeLowering, NoPythonBackend
+
+OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+"""no lock of the interpreter is held; division by zero gives inf"""
+
+UNUSED = {
+    "with_lifting",
+    "inline_closure_likes",
+    "make_function_op_code_to_jit_function",
+    "inline_inlinables",
+    "find_literally",
+    "literal_unroll",
+    "inline_overloads",
+    "nopython_rewrites",
+    "nopython_supported_feature_validation",
+    "dump_parfor_diagnostics",
+}
+"""passes of Numba's for what no kernel has: closures, `with`, whole-array expressions, parallel loops"""
+
+ENVIRONMENT = "_ZN08NumbaEnv"
+"""begins the names of functions' environments"""
+
+
+class _Part(JITCodeLibrary):  # type: ignore[misc]
+    """What a kernel is to those that call it: code to be linked in. No machine code is made of it."""
+
+    def finalize(self) -> None:
+        self._raise_if_finalized()
+        for library in dict.fromkeys(self._linking_libraries):
+            self._reload_init.update(library._reload_init)
+            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+
+class _Whole(JITCodeLibrary):  # type: ignore[misc]
+    """A kernel with all its parts."""
+
+    def _optimize_final_module(self) -> None:
+        super()._optimize_final_module()
+        super()._optimize_final_module()
+
+    def serialize_using_object_code(self) -> tuple[str, str, tuple[bytes, bytes]]:
+        """Beside machine code Numba keeps code that others can link in. Nobody does: of that, the names alone, which loads in half the time."""
+        self._ensure_finalized()
+        module = self._final_module
+        lines = [f'define void @"{f.name}"() {{ ret void }}' for f in module.functions if not f.is_declaration]
+        lines += [f'@"{g.name}" = global i64 0' for g in module.global_variables if g.name.startswith(ENVIRONMENT)]
+        names = binding.parse_assembly("\n".join(lines))
+        return self.name, "object", (self._get_compiled_object(), names.as_bitcode())
+
+
+class _Step(LoweringPass):  # type: ignore[misc]
+    def __init__(self) -> None:
+        LoweringPass.__init__(self)
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)
+class _OpenPart(_Step):
+    _name = "slotwise_open_part"
+
+    def run_pass(self, state: Any) -> bool:
+        state.library = _Part(state.targetctx.codegen(), state.func_id.func_qualname)
+        return True
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)
+class _ClosePart(_Step):
+    """Callers find the part by a key, for which Numba takes the function in machine code. There is none: any builtin of its own will do."""
+
+    _name = "slotwise_close_part"
+
+    def run_pass(self, state: Any) -> bool:
+        lowered, key = state["cr"], [].append  # type: ignore[var-annotated]
+        state.targetctx.insert_user_function(key, lowered.fndesc, [state.library])
+        state.reload_init.extend(state.library._reload_init)
+        state["cr"] = lowered._replace(cfunc=key)
+        return True
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)
+class _OpenWhole(_Step):
+    _name = "slotwise_open_whole"
+
+    def run_pass(self, state: Any) -> bool:
+        state.library = _Whole(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        return True
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)
+class _CloseWhole(_Step):
+    """Numba gives each function its environment when it makes machine code of it; here the parts' have to be given, too."""
+
+    _name = "slotwise_close_whole"
+
+    def run_pass(self, state: Any) -> bool:
+        state.library._ensure_finalized()
+        for environment in state.cr._find_referenced_environments():
+            state.library.codegen.set_env(environment.env_name, environment)
+        return True
+
+
+def _passes(state: Any) -> Any:
+    found = DefaultPassBuilder.define_nopython_pipeline(state)
+    found.passes[:] = [step for step in found.passes if step[0]._name not in UNUSED]
+    return found
+
+
+class PartCompiler(CompilerBase):  # type: ignore[misc]
+    """A kernel as a part of others."""
+
+    def define_pipelines(self) -> list[Any]:
+        self.state.flags.no_compile = True
+        passes = _passes(self.state)
+        passes.add_pass_after(_OpenPart, AnnotateTypes)
+        passes.add_pass_after(_ClosePart, NativeLowering)
+        passes.finalize()
+        return [passes]
+
+
+class WholeCompiler(CompilerBase):  # type: ignore[misc]
+    """A kernel that Python calls, or a hook."""
+
+    def define_pipelines(self) -> list[Any]:
+        passes = _passes(self.state)
+        passes.add_pass_after(_OpenWhole, AnnotateTypes)
+        passes.add_pass_after(_CloseWhole, NoPythonBackend)
+        passes.finalize()
+        return [passes]
+
+
+class StampedCache(FunctionCache):  # type: ignore[misc]
+    """Numba's cache on disk, but whatever changes in the package makes it void: Numba looks only at the file that a function stands in."""
+
+    def __init__(self, function: Any, stamp: str) -> None:
+        super().__init__(function)
+        self._cache_file._source_stamp = stamp
+
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        """As Numba's, but all that the compiler knows of Python and NumPy, which takes a third of a second to import, is left to who compiles."""
+        _install_runtime()
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(signature, context)
+
+    def holds(self) -> bool:
+        """Whether it has the function for this machine."""
+        magic = cpu_target.target_context.codegen().magic_tuple()
+        return any(key[1] == magic for key in self._cache_file._load_index())
+
+
+@cache
+def _install_runtime() -> None:
+    """What loaded kernels may call of Numba's runtime. (Numba would compile some of it anew; that is in the kernels.)"""
+    for name, address in _nrt_python.c_helpers.items():
+        binding.add_symbol(name if name.startswith("_") else f"NRT_{name}", address)
+
+
+class LateCache:
+    """A cache that is looked for when it is first needed: there are hundreds of kernels, and few of them are ever called from Python."""
+
+    def __init__(self, function: Any, stamp: Callable[[], str]) -> None:
+        self._function, self._stamp = function, stamp
+        self._cache: StampedCache | None = None
+
+    @property
+    def found(self) -> StampedCache:
+        """The cache."""
+        if self._cache is None:
+            self._cache = StampedCache(self._function, self._stamp())
+        return self._cache
+
+    @property
+    def cache_path(self) -> str:
+        """Where it is."""
+        return str(self.found.cache_path)
+
+    def load_overload(self, *given: Any) -> Any:
+        """As Numba's."""
+        return self.found.load_overload(*given)
+
+    def save_overload(self, *given: Any) -> None:
+        """As Numba's."""
+        self.found.save_overload(*given)
+
+    def flush(self) -> None:
+        """As Numba's."""
+        self.found.flush()
+
+
+def dispatcher(function: Any, stamp: Callable[[], str]) -> Any:
+    """Both faces of a kernel in one: Python calls it whole, and to the compiler of others it is the part."""
+    whole: Any = numba.njit(function, no_cfunc_wrapper=True, pipeline_class=WholeCompiler, **OPTIONS)
+    whole._cache = LateCache(function, stamp)
+    whole._compilation_chain_init_hook = lambda: (
+        None
+    )  # looks for extensions of Numba's; who compiles does so anyway
+    made: list[Any] = []
+
+    def part() -> Any:
+        if not made:
+            bare = {"no_cfunc_wrapper": True, "no_cpython_wrapper": True}
+            made.append(numba.njit(function, pipeline_class=PartCompiler, **bare, **OPTIONS))
+        return made[0]
+
+    whole.get_call_template = lambda args, kws: part().get_call_template(args, kws)
+    whole.get_overload = lambda signature: part().get_overload(signature)
+    return whole
+
+
+def callback(function: Any, signature: Any, stamp: Callable[[], str]) -> Any:
+    """A kernel that is called by its address; compiled here, or loaded from the cache."""
+    options = {"error_model": OPTIONS["error_model"]}
+    value: Any = CFunc(function, normalize_signature(signature), {}, options, pipeline_class=WholeCompiler)
+    value._cache = LateCache(function, stamp)
+    value.compile()
+    return value

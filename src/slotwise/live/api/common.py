@@ -1,0 +1,85 @@
+"""What handlers share: who asks, how an answer says no, and how the loop is asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Annotated, TypeVar
+
+from fastapi import Depends, Query, Request
+from fastapi.responses import JSONResponse
+
+from slotwise.live.api.limits import Limits
+from slotwise.live.api.news import News
+from slotwise.live.auth import Caller, Guard
+from slotwise.live.service import Service
+from slotwise.live.store.records import Job
+
+T = TypeVar("T")
+LARGEST_NUMBER = 2**53
+Number = Annotated[int, Query(ge=0, le=LARGEST_NUMBER)]
+
+
+class Refusal(Exception):  # noqa: N818
+    """An answer that is no."""
+
+    def __init__(self, status: int, detail: str, retry_after: float | None = None) -> None:
+        self.status, self.detail, self.retry_after = status, detail, retry_after
+
+
+def problem(status: int, title: str, detail: str, **headers: str) -> JSONResponse:
+    """An error in the form of RFC 9457."""
+    return JSONResponse(
+        {"type": "about:blank", "title": title, "status": status, "detail": detail},
+        status,
+        headers=headers,
+        media_type="application/problem+json",
+    )
+
+
+@dataclass
+class House:
+    """The service with its doorkeeper: what all handlers work with."""
+
+    service: Service
+    guard: Guard
+    limits: Limits
+    news: News = field(default_factory=News)
+
+    async def job(self, number: int, caller: Caller) -> Job:
+        """A job that the caller may see."""
+        known = 0 <= number < LARGEST_NUMBER
+        job = await asyncio.to_thread(self.service.store.job, number) if known else None
+        if job is None or not caller.sees(job.tenant):
+            raise Refusal(404, f"there is no job {number}")
+        return job
+
+
+async def done(future: Future[T]) -> T:
+    """What the loop answers."""
+    return await asyncio.wrap_future(future)
+
+
+def caller_with(role: str) -> Callable[[Request], Caller]:
+    """A dependency: who asks, if the role is enough and they do not ask too often."""
+
+    def check(request: Request) -> Caller:
+        house: House = request.app.state.house
+        caller = house.guard.caller(request.headers.get("authorization"))
+        if caller is None:
+            raise Refusal(401, "no valid token; send Authorization: Bearer ...")
+        if not caller.may(role):
+            raise Refusal(403, f"a token of role {caller.role} may not do this; it needs {role}")
+        wait = house.limits.knock(caller)
+        if wait > 0:
+            raise Refusal(429, f"more than {house.limits.rate:g} requests a second with this token", wait)
+        return caller
+
+    return check
+
+
+Reader = Annotated[Caller, Depends(caller_with("read"))]
+Submitter = Annotated[Caller, Depends(caller_with("submit"))]
+Operator = Annotated[Caller, Depends(caller_with("operate"))]

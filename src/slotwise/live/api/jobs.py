@@ -1,0 +1,156 @@
+"""Jobs: submit, list, show, cancel, stop, explain, and what they wrote."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.responses import PlainTextResponse
+
+from slotwise.errors import InputError
+from slotwise.live.api.common import LARGEST_NUMBER, House, Number, Reader, Refusal, Submitter, done
+from slotwise.live.api.models import Explained, JobDetail, JobPage, JobView, Submitted
+from slotwise.live.auth import EVERYONE, Caller
+from slotwise.live.ledger import Ledger, NewJob
+from slotwise.live.spec import JobSpec, indices, plain
+from slotwise.live.store.records import STATES
+from slotwise.live.store.records import Query as JobQuery
+
+BULK = 10_000
+PAGE = 10_000
+PIECE = 1 << 20
+OPERATOR = "operator"
+"""the tenant of jobs that operators submit without naming one"""
+
+
+def tenant_of(caller: Caller, named: str | None) -> str:
+    """Whose job it will be."""
+    if caller.tenant == EVERYONE:
+        return named or OPERATOR
+    if named not in (None, caller.tenant):
+        raise Refusal(403, f"this token submits for tenant {caller.tenant!r} only")
+    return caller.tenant
+
+
+def new_job(spec: JobSpec, tenant: str) -> NewJob:
+    """What the ledger wants to know of a submission."""
+    needs = spec.needs
+    if spec.type is None and not needs:
+        needs = {"cpu": 1.0}
+    return NewJob(
+        tenant,
+        spec.type,
+        needs,
+        spec.requires,
+        spec.name,
+        spec.key,
+        spec.duration,
+        spec.body(),
+        None if spec.array is None else indices(spec.array),
+    )
+
+
+def routes(house: House) -> APIRouter:
+    """All of them."""
+    router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+    service, loop, store = house.service, house.service.loop, house.service.store
+
+    async def take(specs: list[JobSpec], caller: Caller) -> Submitted:
+        new = [new_job(spec, tenant_of(caller, spec.tenant)) for spec in specs]
+        count = sum(len(one.array or [0]) for one in new)
+        if not await asyncio.to_thread(house.limits.room, caller, count):
+            raise Refusal(429, f"more than {house.limits.waiting:,} jobs of {caller.tenant!r} would wait", 10.0)
+        ids = await done(loop.submit(new))
+        return Submitted.model_construct(id=ids[0], ids=ids)
+
+    async def act_on(number: int, caller: Caller, act: Callable[[Ledger, float], None]) -> JobView:
+        await house.job(number, caller)
+        try:
+            await done(loop.ask(act))
+        except InputError as error:
+            raise Refusal(409, str(error)) from None
+        return JobView.of(await house.job(number, caller))
+
+    @router.post("", status_code=201)
+    async def submit(spec: JobSpec, caller: Submitter) -> Submitted:
+        """Submit a job, or an array of them. It is durable when the answer comes."""
+        return await take([spec], caller)
+
+    @router.post("/bulk", status_code=201)
+    async def submit_many(specs: list[JobSpec], caller: Submitter) -> Submitted:
+        """Submit many jobs, all or none."""
+        if not specs or len(specs) > BULK:
+            raise InputError(f"{len(specs):,} jobs", where="jobs", remedy=f"send 1 to {BULK:,} at once")
+        return await take(specs, caller)
+
+    @router.get("")
+    async def jobs(
+        caller: Reader,
+        state: Annotated[list[str], Query(max_length=10)] = [],  # noqa: B006
+        type: str | None = None,  # noqa: A002
+        server: str | None = None,
+        array: Number | None = None,
+        name: str | None = None,
+        tenant: str | None = None,
+        id: Annotated[list[int], Query(max_length=1000)] = [],  # noqa: A002, B006
+        after: Number | None = None,
+        limit: Annotated[int, Query(ge=1, le=PAGE)] = 100,
+        oldest_first: bool = False,
+    ) -> JobPage:
+        """Jobs, newest first; all conditions hold. `next` is the `after` of the next page."""
+        for one in state:
+            if one not in STATES:
+                raise InputError(f"no state is called {one!r}", where="state", remedy=f"use: {', '.join(STATES)}")
+        if any(not 0 <= one < LARGEST_NUMBER for one in id):
+            raise InputError("is no number of a job", where="id", remedy="use numbers that submissions gave")
+        if caller.tenant != EVERYONE:
+            if tenant not in (None, caller.tenant):
+                raise Refusal(403, "this token sees the jobs of its own tenant only")
+            tenant = caller.tenant
+        asked = JobQuery(tuple(state), tenant, type, server, array, name, tuple(id), after, limit, oldest_first)
+        found = await asyncio.to_thread(store.jobs, asked)
+        return JobPage.model_construct(
+            jobs=[JobView.of(job) for job in found], next=found[-1].id if len(found) == limit else None
+        )
+
+    @router.get("/{number}")
+    async def job(number: int, caller: Reader) -> JobDetail:
+        """One job, with what it executes."""
+        found = await house.job(number, caller)
+        specs = await asyncio.to_thread(store.specs, [found.id])
+        return JobDetail.of_spec(found, plain(specs[found.id][1]) if found.id in specs else {})
+
+    @router.get("/{number}/output", response_class=PlainTextResponse)
+    async def output(
+        number: int, caller: Reader, offset: Number = 0, attempt: Number | None = None
+    ) -> PlainTextResponse:
+        """A piece of what a job wrote, from an offset on; the header X-Next-Offset says where the next begins."""
+        found = await house.job(number, caller)
+        which = attempt if attempt is not None else found.attempt
+        piece = await asyncio.to_thread(service.engine.output, found.id, which, offset, PIECE)
+        data, after = piece if piece is not None else (b"", offset)
+        return PlainTextResponse(data, headers={"X-Next-Offset": str(after), "X-State": found.state})
+
+    @router.post("/{number}/cancel")
+    async def cancel(number: int, caller: Submitter) -> JobView:
+        """Withdraw a waiting job."""
+        return await act_on(number, caller, lambda ledger, now: ledger.cancel(number, now))
+
+    @router.post("/{number}/stop")
+    async def stop(number: int, caller: Submitter) -> JobView:
+        """End a running job: it is asked to (SIGTERM), and killed after a while."""
+        return await act_on(number, caller, lambda ledger, now: ledger.stop(number, now))
+
+    @router.get("/{number}/explain")
+    async def explain(number: int, caller: Reader) -> Explained:
+        """Why the job runs or waits."""
+        found = await house.job(number, caller)
+        if found.ended is not None:
+            return Explained(
+                text=f"job {number} has ended: {found.state}" + (f", {found.reason}" if found.reason else "")
+            )
+        return Explained(text=await done(loop.ask(lambda ledger, _: str(ledger.core.explain(number)))))
+
+    return router

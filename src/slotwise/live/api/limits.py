@@ -1,0 +1,62 @@
+"""How much one submitter may ask for: requests a second, and jobs that wait. Operators are not limited."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from slotwise.live.auth import Caller
+
+RATE = 500.0
+"""requests a second with one token; twice as many at once after a pause"""
+WAITING = 1_000_000
+"""waiting jobs of one tenant"""
+REMEMBERED = 10_000
+
+
+class Limits:
+    """`count` tells how many jobs of a tenant wait; it is asked only when the limit may be near."""
+
+    def __init__(
+        self,
+        count: Callable[[str], int],
+        *,
+        rate: float = RATE,
+        waiting: int = WAITING,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.rate, self.waiting = rate, waiting
+        self._count, self._clock = count, clock
+        self._tokens: dict[str, tuple[float, float]] = {}
+        """how many requests a token has left, and when that was"""
+        self._most: dict[str, int] = {}
+        """at most so many jobs of a tenant wait: the last count and what was submitted since"""
+        self._lock = threading.Lock()
+
+    def knock(self, caller: Caller) -> float:
+        """Count a request; how many seconds too early it comes."""
+        if caller.role == "operate":
+            return 0.0
+        now, most = self._clock(), 2 * self.rate
+        with self._lock:
+            left, then = self._tokens.pop(caller.token, (most, now))
+            left = min(most, left + (now - then) * self.rate)
+            early = max(0.0, (1.0 - left) / self.rate)
+            self._tokens[caller.token] = (left if early else left - 1.0, now)
+            if len(self._tokens) > REMEMBERED:
+                del self._tokens[next(iter(self._tokens))]
+        return early
+
+    def room(self, caller: Caller, new: int) -> bool:
+        """Whether so many more jobs of this submitter may wait; then they are counted."""
+        if caller.role == "operate":
+            return True
+        with self._lock:
+            most = self._most.get(caller.tenant, self.waiting) + new
+            if most > self.waiting:
+                most = self._count(caller.tenant) + new
+            if most > self.waiting:
+                return False
+            self._most[caller.tenant] = most
+        return True

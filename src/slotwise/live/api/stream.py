@@ -1,0 +1,111 @@
+"""What others watch: the event stream, health, and metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+from fastapi import APIRouter, Request
+from fastapi.responses import PlainTextResponse, StreamingResponse
+from prometheus_client import generate_latest
+
+from slotwise.live import metrics
+from slotwise.live.api.common import House, Number, Reader, done
+from slotwise.live.auth import EVERYONE, Caller
+from slotwise.live.store.records import Query as JobQuery
+
+ROWS = 1000
+QUIET_SECONDS = 15.0
+"""a comment is sent so often, so that both sides see that the other is there"""
+
+DESCRIBED = {
+    "description": "rows of the journal",
+    "content": {
+        "text/event-stream": {
+            "schema": {
+                "type": "object",
+                "properties": {
+                    "id": {"type": "string", "description": "the row's sequence number, for Last-Event-ID"},
+                    "event": {"type": "string", "description": "submit, complete, started, change, ..."},
+                    "data": {"type": "string", "description": "JSON: the row, with `placements` and `note`"},
+                },
+            }
+        }
+    },
+}
+
+
+def routes(house: House) -> APIRouter:
+    """All of them."""
+    router = APIRouter()
+    loop, store = house.service.loop, house.service.store
+
+    def own_numbers(numbers: tuple[int, ...], tenant: str) -> set[int]:
+        found: set[int] = set()
+        for at in range(0, len(numbers), 500):
+            found.update(
+                job.id for job in store.jobs(JobQuery(ids=numbers[at : at + 500], tenant=tenant, limit=500))
+            )
+        return found
+
+    async def rows_from(seq: int, caller: Caller, follow: bool) -> AsyncIterator[str]:
+        while True:
+            entries = await asyncio.to_thread(store.entries, seq, limit=ROWS)
+            parsed = [(entry, json.loads(entry.event)) for entry in entries]
+            if caller.tenant != EVERYONE:
+                numbers = tuple({row["job"] for _, row in parsed if "job" in row})
+                mine = await asyncio.to_thread(own_numbers, numbers, caller.tenant)
+                parsed = [(entry, row) for entry, row in parsed if row.get("job") in mine]
+            for entry, row in parsed:
+                data = {**row, "placements": json.loads(entry.placements) if caller.tenant == EVERYONE else []}
+                if entry.note is not None:
+                    data["note"] = json.loads(entry.note)
+                yield f"id: {entry.seq}\nevent: {row['event']}\ndata: {json.dumps(data)}\n\n"
+            if entries:
+                seq = entries[-1].seq
+            elif not follow or loop.ended.is_set():
+                return
+            else:
+                yield ": waiting\n\n"
+                await house.news.wait(QUIET_SECONDS)
+
+    @router.get("/v1/events", tags=["events"], response_class=EventStream, responses={200: DESCRIBED})
+    async def events(
+        request: Request, caller: Reader, after: Number | None = None, follow: bool = True
+    ) -> StreamingResponse:
+        """The journal as server-sent events, from a row on (`after`, or Last-Event-ID), and on as it grows."""
+        resumed = request.headers.get("last-event-id", "")
+        first = int(resumed) if resumed.isascii() and resumed.isdigit() and len(resumed) < 17 else after
+        seq = loop.ledger.seq if first is None else first
+        return EventStream(rows_from(seq, caller, follow))
+
+    @router.get("/healthz", tags=["health"], response_class=PlainTextResponse)
+    async def healthz() -> str:
+        """The process is there."""
+        return "ok\n"
+
+    @router.get("/readyz", tags=["health"], response_class=PlainTextResponse)
+    async def readyz() -> PlainTextResponse:
+        """Whether requests are taken."""
+        trouble = loop.trouble
+        return PlainTextResponse(
+            "ready\n" if trouble is None else f"not ready: {trouble}\n", 200 if trouble is None else 503
+        )
+
+    @router.get("/metrics", tags=["health"], response_class=PlainTextResponse)
+    async def show_metrics(caller: Reader) -> PlainTextResponse:
+        """For Prometheus."""
+        if loop.trouble is None:
+            await asyncio.to_thread(await done(loop.ask(metrics.measure)))
+        metrics.INBOX.set(len(loop.inbox))
+        metrics.READY.set(loop.trouble is None)
+        return PlainTextResponse(generate_latest(metrics.REGISTRY), media_type="text/plain; version=0.0.4")
+
+    return router
+
+
+class EventStream(StreamingResponse):
+    """As browsers and clients know it."""
+
+    media_type = "text/event-stream"

@@ -1,0 +1,35 @@
+"""Tokens: made, listed and taken back by operators."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import APIRouter
+
+from slotwise.live.api.common import House, Operator, Refusal
+from slotwise.live.api.models import MadeToken, NewToken, TokenView
+
+
+def routes(house: House) -> APIRouter:
+    """All of them."""
+    router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
+
+    @router.post("", status_code=201)
+    async def create_token(new: NewToken, caller: Operator) -> MadeToken:
+        """Make a token; its secret is shown this once."""
+        token, secret = await asyncio.to_thread(house.guard.create, new.role, new.tenant)
+        return MadeToken(id=token.id, role=token.role, tenant=token.tenant, token=secret)
+
+    @router.get("")
+    async def tokens(caller: Operator) -> list[TokenView]:
+        """All tokens, without their secrets."""
+        found = await asyncio.to_thread(house.service.store.tokens)
+        return [TokenView(id=one.id, role=one.role, tenant=one.tenant, created=one.created) for one in found]
+
+    @router.delete("/{identity}", status_code=204)
+    async def revoke_token(identity: str, caller: Operator) -> None:
+        """Take a token back, at once."""
+        if not await asyncio.to_thread(house.guard.revoke, identity):
+            raise Refusal(404, f"there is no token {identity!r}")
+
+    return router

@@ -1,0 +1,52 @@
+"""A service with its application, on the simulated engine, and a token for each role."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+from fastapi.testclient import TestClient
+
+from slotwise.live.api.app import make_app
+from slotwise.live.api.limits import Limits
+from slotwise.live.auth import Guard
+from slotwise.live.engines.protocol import ServerUp
+from slotwise.live.engines.simulated import SimulatedEngine, exponential
+from slotwise.live.restart import Setup
+from slotwise.live.service import Service
+from slotwise.live.store import open_store
+from slotwise.model import Cluster, JobType, ServerClass
+
+SETUP = Setup(
+    Cluster(resources=("cpu", "memory"), servers=(ServerClass(name="a", count=1, capacity=("4", "1000")),)),  # type: ignore[arg-type]
+    (JobType(name="one", demand=("1", "0")),),  # type: ignore[arg-type]
+    policy="best-fit",
+)
+SLOW = 1000.0
+
+
+class House:
+    """See above."""
+
+    def __init__(self, folder: Path, name: str = "x", **limits: Any) -> None:
+        engine = SimulatedEngine(
+            [ServerUp("s", {"cpu": 4, "memory": 1000}, server_class="a")], exponential(1, 0.001)
+        )
+        self.service = Service(open_store(f"sqlite:///{folder}/{name}.db"), engine, SETUP)
+        self.guard = Guard(self.service.store)
+        self.limits = Limits(self.service.store.waiting_of, **limits)
+        self.app = make_app(self.service, self.guard, limits=self.limits)
+        self.tokens = {role: self.guard.create(role)[1] for role in ("read", "submit", "operate")}
+        self.http = TestClient(self.app, base_url="http://127.0.0.1:8700", raise_server_exceptions=False)
+
+    def call(self, method: str, path: str, role: str | None = "operate", **options: Any) -> httpx.Response:
+        headers = options.pop("headers", {})
+        if role is not None:
+            headers = {"Authorization": f"Bearer {self.tokens.get(role, role)}", **headers}
+        return self.http.request(method, path, headers=headers, **options)
+
+    def submit(self, role: str = "submit", **spec: Any) -> int:
+        answer = self.call("POST", "/v1/jobs", role, json={"argv": ["x"], **spec})
+        assert answer.status_code == 201, answer.text
+        return int(answer.json()["id"])

@@ -1,0 +1,58 @@
+"""`slotwise serve` as a real process, and its commands. The fixture `serve` of conftest makes them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+
+class Process:
+    """A service in a folder of its own; it can be ended in any way and started again."""
+
+    def __init__(self, folder: Path, *options: str, **environment: str) -> None:
+        self.environment = {
+            **os.environ, "XDG_STATE_HOME": str(folder / "state"), "PYTHONUNBUFFERED": "1", **environment
+        }  # fmt: skip
+        self.folder = folder
+        self.options = options
+        self.address = ""
+
+    def start(self) -> None:
+        self.errors = open(self.folder / "errors", "ab")  # noqa: SIM115
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "slotwise", "serve", *self.options, "--port", "0"],
+            cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=self.errors, text=True,
+        )  # fmt: skip
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line.startswith("listening on http://127.0.0.1:"):
+            self.end(signal.SIGKILL)
+            raise AssertionError((self.folder / "errors").read_text())
+        self.address = line.split()[-1]
+
+    def end(self, how: int = signal.SIGTERM) -> int:
+        self.process.send_signal(how)
+        code = self.process.wait(30)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self.errors.close()
+        return code
+
+    def clean_up(self) -> None:
+        """Nothing is left running, whatever happened."""
+        if self.process.poll() is None:
+            self.end(signal.SIGKILL)
+        lock = self.folder / "slotwise.files" / "local" / "lock"
+        if lock.exists():
+            with suppress(ProcessLookupError, ValueError):
+                os.kill(int(lock.read_text()), signal.SIGKILL)
+
+    def command(self, *argv: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "slotwise", *argv], cwd=self.folder, capture_output=True, text=True,
+            stdin=subprocess.DEVNULL, env={**self.environment, "SLOTWISE_SERVER": self.address, **environment},
+        )  # fmt: skip
