@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from fractions import Fraction
 from typing import Any
 
@@ -80,7 +81,7 @@ def test_claims_are_what_the_kernels_do(name: str) -> None:
         store, share = busy_store_of(policy), claim.stall_share
         state = store.state
         free = 0.0 if share == 0 else claim.beta
-        assert slots.beta(state) == pytest.approx(free), options
+        assert slots.beta(state) == pytest.approx(free, rel=0.02 if claim.sublinear else 1e-6), options
         for stalled in (0, 1, 2, 3, 19, 20, 21, 99, 100, 101, 199, 200):
             state.n_stalled = stalled
             may = share is None or stalled < Fraction(str(share)) * SERVERS
@@ -99,6 +100,9 @@ def test_the_figures_told_are_those_in_the_kernels(name: str) -> None:
         real = store_of(make_policy(name, **options)).arrays["policy_floats"]
         b, p, z = (float(real[place]) for place in (slots.B, slots.P, slots.Z))
         adapts = f"h(Q) with b = {b:g}, p = {p:g}, z = {z:g} tends to {b:g}"
+        if claim.sublinear:
+            slack, scale, power = (float(real[place]) for place in (slots.SLACK, slots.SCALE, slots.POWER))
+            adapts = f"beta = 1 - {slack:g} / (1 + sum Q / {scale:g})^{power:g}, power below 1"
         assert claim.limit.detail == (f"beta = {b:g}, constant" if "beta" in options else adapts)
         assert make_policy(name, **{claim.beta_option: 0.77}).claim().beta == 0.77  # type: ignore[union-attr]
 
@@ -113,6 +117,21 @@ def test_solvers_are_those_that_are_made(name: str) -> None:
         assert claim.solver == made.asked == policy.solver
         assert claim.epsilon == 0.2
         assert made.r == pytest.approx(0.8) or solver != "approximate"
+
+
+@pytest.mark.parametrize("name", MAX_WEIGHT)
+def test_a_sublinear_beta_tends_to_one_but_ever_more_slowly(name: str) -> None:
+    policy = make_policy(name, hysteresis="sublinear", slack=1.5, scale=10.0, power=0.5, spread="off")
+    store = store_of(policy)
+    for waiting in (0, 1, 7, 4095, 4096, 10**6, 10**9):  # from the table, and past it
+        store.state.n_waiting = waiting
+        assert slots.beta(store.state) == pytest.approx(1.0 - 1.5 / math.sqrt(1.0 + waiting / 10.0))
+    limits = [(1.0 - policy.options.h(n)) * n for n in (10**3, 10**6, 10**9)]
+    assert limits == sorted(limits)
+    assert limits[-1] > 10**4
+    with pytest.raises(InputError, match="constant"):
+        make_policy(name, hysteresis="sublinear", beta=0.9)
+    assert not make_policy(name, b=0.8).options.sublinear  # b is about the other kind
 
 
 def test_no_limit_no_option() -> None:

@@ -16,7 +16,7 @@ from slotwise._kernel import JIT
 from slotwise.model import Cluster, JobType, ServerClass
 from slotwise.scheduling import Drain, Join, Remove, Resume, Scheduler, Submit, make_policy
 from slotwise.scheduling.policies.guarded import floors, gains, memory, usable
-from slotwise.scheduling.state import MODE, STALLED
+from slotwise.scheduling.state import MODE, STALLED, gain
 
 pytestmark = pytest.mark.core
 
@@ -138,7 +138,7 @@ def test_types_that_run_longer_count_less() -> None:
     server = ServerClass(name="s", count=1, capacity=(100,))
     types = [JobType(name=name, demand=(1,)) for name in ("short", "long", "rare")]
     scheduler = Scheduler(Cluster(resources=("cpu",), servers=(server,)), types, "guarded")
-    before = gains.gains(scheduler._state).copy()
+    before = gain(scheduler._state).copy()
     for n in range(20):
         scheduler.submit(("long", n), "long")
     for n in range(140):  # a short job runs for one step, beside it twenty that run for twenty steps
@@ -153,7 +153,7 @@ def test_types_that_run_longer_count_less() -> None:
     expected = np.sqrt(2.0 ** np.round(np.log2(mean / ((N + 10 * mean) / (D + 10)))))
     assert expected.tolist() == pytest.approx([math.sqrt(8), math.sqrt(0.5), 1.0])
     assert gains.paces(scheduler._state) == pytest.approx(expected)
-    assert gains.gains(scheduler._state) == pytest.approx(before * expected)
+    assert gain(scheduler._state) == pytest.approx(before * expected)
     assert gains.paces(scheduler._state)[2] == 1.0  # nobody has seen any of these
 
 

@@ -27,8 +27,9 @@ SOLVERS: dict[str, str] = {
     "dp": "the paper's recursion over integer capacities (r = 1; additive demands)",
     "greedy": "Lemma 2: the best configuration of one type only (r = N_f / (R (N_f + 1)))",
     "greedy-fill": "Lemma 2, the rest filled by lower relative value (r as greedy)",
+    "search": "branch and bound over all configurations (r = 1; additive demands)",
     "approximate": "within epsilon of the best (r = 1 - epsilon; additive demands)",
-    "auto": "hull where it can be listed within a budget, else dp, else greedy-fill",
+    "auto": "hull where its vertices are few, else search, dp, approximate or greedy-fill, the first that is quick enough",
 }
 
 TABLE_ROWS = 200_000
@@ -45,7 +46,12 @@ AUTO_ENTRIES = 500_000
 AUTO_HULL = 100_000_000
 AUTO_ROWS = 20_000
 AUTO_DP = 1_000_000
-"""What `auto` spends: steps or predicate calls to list, counts to thin, work on it; rows or dp steps to search."""
+AUTO_SHORT = 15_000
+AUTO_NODES, AUTO_LAST_NODES = 20_000, 200_000
+AUTO_EPSILON = (0.005, 0.01, 0.02)
+"""What `auto` spends: steps or predicate calls to list, counts to thin, work on it; rows or dp steps to search; counts of a table
+that is no slower than a search; nodes of a search (about a millisecond, on weights that are hard); what may be missed of the best, where all
+of that is too much."""
 
 I8 = NDArray[np.int64]
 F8 = NDArray[np.float64]
@@ -102,6 +108,15 @@ class Solver:
             if total(w, beside) >= weight:
                 return beside, total(w, beside)
         return configuration, weight
+
+    def most_jobs(self) -> float:
+        """No candidate holds more jobs."""
+        return self.best(np.ones(self.space.n_types))[1] / self.near
+
+    @property
+    def near(self) -> float:
+        """At least this share of the weight of every candidate: 1 for an argmax over a fixed set."""
+        return 1.0 if self.fixed_set else self.r
 
     def _solve(self, weights: F8, capacity: I8, order: I8) -> tuple[I8, float]:
         assert self.space.demand is not None
@@ -267,11 +282,31 @@ def _filled_by_predicate(space: Space) -> I8:
     return np.array(sorted(rows), np.int64)
 
 
+def _search(space: Space, epsilon: float, budget: int | None) -> Solver:
+    demand, _ = _additive("search", space)
+    solver = _branching("search", space, 0.0, f"branch and bound over all configurations of {len(demand)} types")
+    if not _searchable(solver, APPROXIMATE_NODES if budget is None else budget):
+        raise InputError(
+            f"{len(demand)} types in {demand.shape[1]} resources take too long to search",
+            where='solver "search"',
+            remedy='use "approximate", "greedy-fill" or "auto"',
+        )
+    return solver
+
+
+def _branching(name: str, space: Space, epsilon: float, reason: str) -> Solver:
+    """A solver by branch and bound; with epsilon = 0 it is an argmax over all configurations."""
+    assert space.demand is not None
+    J, R = space.demand.shape
+    params = np.array([epsilon]), _whole_params(space, 0)
+    sizes = (2 * R + 4) * (J + 1) + 2 * J + R, 4 * J + 2 * R + R * (J + 1)
+    exact = epsilon == 0.0
+    return Solver(name, name, 1.0 - epsilon, exact, reason, space, BRANCH_AND_BOUND, None, *params, *sizes)
+
+
 def _approximate(space: Space, epsilon: float, budget: int | None) -> Solver:
     demand, _ = _additive("approximate", space)
     J, R = demand.shape
-    params_f = np.array([epsilon])
-    params_i = _whole_params(space, 0)
     if R == 1:
         cells = fptas_cells(epsilon)
         if cells > (APPROXIMATE_CELLS if budget is None else budget):
@@ -279,13 +314,10 @@ def _approximate(space: Space, epsilon: float, budget: int | None) -> Solver:
         reason = f"one resource, weights rounded to {cells} steps"
         return Solver(
             *("approximate", "approximate", 1.0 - epsilon, False, reason, space, FPTAS, None),
-            *(params_f, params_i, J, 2 * cells + 2 * J + 1),
+            *(np.array([epsilon]), _whole_params(space, 0), J, 2 * cells + 2 * J + 1),
         )
     reason = f"branch and bound on {R} resources, cut at {1 - epsilon:g} of the bound"
-    solver = Solver(
-        *("approximate", "approximate", 1.0 - epsilon, False, reason, space, BRANCH_AND_BOUND, None),
-        *(params_f, params_i, (2 * R + 3) * (J + 1) + 2 * J + R, 4 * J + 2 * R),
-    )
+    solver = _branching("approximate", space, epsilon, reason)
     if not _searchable(solver, APPROXIMATE_NODES if budget is None else budget):
         raise InputError(
             f"{J} types in {R} resources take too long to search within {epsilon:g} of the best",
@@ -331,19 +363,38 @@ def _auto(space: Space, epsilon: float, budget: int | None) -> Solver:
     nodes = AUTO_PREDICATE_CALLS if space.demand is None else AUTO_STEPS // space.demand.size
     listing = enumerate_maximal(space, nodes if budget is None else budget)
     many = f"more than {len(listing.configurations)} maximal configurations, too many to list"
+    table = None
     if listing.complete:
         rows = len(listing.configurations)
-        many = f"{rows} maximal configurations, too many to search at every decision"
+        many = f"{rows} maximal configurations, too many to look at in every decision"
         if listing.configurations.size <= AUTO_ENTRIES:
             hull = thin(listing.configurations, AUTO_HULL)
             if len(hull.configurations) <= AUTO_ROWS:
-                return _of_table("hull", "auto", hull.configurations, 1.0, True, _thinned(rows, hull), space)
+                table = _of_table("hull", "auto", hull.configurations, 1.0, True, _thinned(rows, hull), space)
+                if hull.configurations.size <= AUTO_SHORT or space.demand is None:
+                    return table
     if space.demand is not None:
+        exact = _branching("search", space, 0.0, f"branch and bound over {space.n_types} types")
+        if _searchable(exact, AUTO_NODES):
+            return _renamed(exact, many)
+        if table is not None:
+            return table
         steps, _ = _grid(space)
         if math.prod(step + 1 for step in steps) * space.demand.size <= AUTO_DP:
             return _renamed(_dp(space, epsilon, None), many)
-        many += "; the dp grid is too large"
+        many += "; a search for the best, or a dp grid, would be too large"
+        for near in (*(e for e in AUTO_EPSILON if e < epsilon), epsilon, 2 * epsilon):
+            if near < 1 and _quick_within(space, near, AUTO_NODES if near < epsilon else AUTO_LAST_NODES):
+                return _renamed(_approximate(space, near, None), many)
     return _renamed(_greedy_fill(space, epsilon, None), many)
+
+
+def _quick_within(space: Space, epsilon: float, nodes: int) -> bool:
+    """Whether `approximate` is quick enough for every decision."""
+    assert space.demand is not None
+    if space.demand.shape[1] == 1:
+        return fptas_cells(epsilon) * space.n_types <= AUTO_DP
+    return _searchable(_branching("approximate", space, epsilon, ""), nodes)
 
 
 def _renamed(solver: Solver, why: str) -> Solver:
@@ -356,6 +407,7 @@ _MAKERS: dict[str, Callable[[Space, float, int | None], Solver]] = {
     "dp": _dp,
     "greedy": _greedy,
     "greedy-fill": _greedy_fill,
+    "search": _search,
     "approximate": _approximate,
     "auto": _auto,
 }

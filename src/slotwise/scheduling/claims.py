@@ -69,6 +69,8 @@ class MaxWeight:
     solver: str
     epsilon: float
     """of the solver, where it is `approximate`"""
+    sublinear: bool = False
+    """beta tends to 1 (times r, where the solver is no argmax over a fixed set), and (1 - beta) sum Q to infinity"""
     stall_share: float | None = None
     """a server may stall or turn only while less than this share of the servers does; None: at any time"""
     beta_option: str = ""

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from slotwise.scheduling.store import Store
     from slotwise.scheduling.view import View
 
-Keep = Literal["free", "fit", "tree", "lists", "use", "line"]
-SolverName = Literal["auto", "hull", "enumerate", "dp", "greedy", "greedy-fill", "approximate"]
+Keep = Literal["free", "fit", "tree", "lists", "use", "ranks", "line"]
+SolverName = Literal["auto", "hull", "enumerate", "dp", "greedy", "greedy-fill", "search", "approximate"]
 
 
 class Options(BaseModel):
@@ -111,6 +111,9 @@ class Policy:
     def actual(self) -> bool:
         """Whether jobs are packed by their actual demand."""
         return isinstance(self.options, FitOptions) and self.options.pack_by == "actual"
+
+    gained: ClassVar[bool] = False
+    """whether a type weighs gain_j Q_j + offset_j, which the policy sets, and not Q_j"""
 
     @property
     def uses_estimates(self) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
-from slotwise.scheduling.memory import call_at, int_rows, natural
+from slotwise.scheduling.memory import call_at, int_rows, natural, trailing_zeros
 from slotwise.scheduling.state import (
     CLASS,
     HEAD,
@@ -28,12 +28,16 @@ from slotwise.scheduling.state import (
     TYPE,
     WAITING,
     State,
+    gain,
     jobs,
     most,
+    offset,
     queue_length,
     queues,
+    rank,
     sequence,
     servers,
+    waiting_ranks,
     weight,
 )
 
@@ -145,11 +149,46 @@ def _resize(s: State, j: int, q: int, by: int) -> None:
     j, q = natural(j), natural(q)
     length = queue_length(s)[j] + by
     queue_length(s)[j] = length
-    weight(s)[j] = math.log(1.0 + length) if s.log_weights else float(length)
+    weight(s)[j] = weight_of_type(s, j, length)
+    if s.keeps_ranks and (length == 0 or length == by):
+        _mark(s, j, length > 0)
     queues(s)[q, LENGTH] += by
     s.n_waiting += by
     if s.own_queues and q < s.max_servers * s.n_types:
         refresh_shortest(s, j, q // s.n_types)
+
+
+@kernel
+def weight_of_type(s: State, j: int, length: int) -> float:
+    """What a queue of this length weighs."""
+    if s.gained:
+        return float(gain(s)[j] * length + offset(s)[j])
+    return math.log(1.0 + length) if s.log_weights else float(length)
+
+
+@kernel
+def _mark(s: State, j: int, waits: bool) -> None:
+    """Note whether somebody of type j waits."""
+    place = rank(s)[j]
+    if waits:
+        waiting_ranks(s)[place >> 5] |= 1 << (place & 31)
+    else:
+        waiting_ranks(s)[place >> 5] &= ~(1 << (place & 31))
+
+
+@kernel
+def next_waiting(s: State, place: int) -> int:
+    """The first rank from this one on, from large types to small, of which somebody waits; -1 where there is none."""
+    if place >= s.n_types:
+        return -1
+    words, n = waiting_ranks(s), natural(place >> 5)
+    word = words[n] >> (place & 31) << (place & 31)
+    while word == 0:
+        n += 1
+        if n == len(words):
+            return -1
+        word = words[n]
+    return (n << 5) + trailing_zeros(word)
 
 
 @kernel

@@ -199,7 +199,7 @@ def _put_waiting(store: Store, situation: Situation, types: I8, numbers: I8 | No
         _file_waiting(state, n)
     length = store.arrays["queue_length"]
     length[:] = np.bincount(types, minlength=J)
-    store.arrays["weight"][:] = np.log(1.0 + length) if state.log_weights else length
+    store.count_waiting()
 
 
 def _check_room(store: Store, situation: Situation, sizes: I8) -> None:

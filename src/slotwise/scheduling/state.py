@@ -90,6 +90,8 @@ class State:
     restricted: int  # some class may not hold some type that would fit it
     need_type: int  # the type that is being placed, whose demand is in `need`
     log_weights: int
+    gained: int  # weights are gain_j Q_j + offset_j, not Q_j
+    keeps_ranks: int  # which types have somebody waiting, from large to small
     random_ties: int
     # sizes of the indexes
     n_server_columns: int
@@ -129,6 +131,14 @@ class State:
     at_queues: int
     at_queue_length: int
     at_weight: int
+    at_gain: int
+    at_offset: int
+    at_rank: int
+    at_waiting_ranks: int
+    at_watch: int
+    at_crowd: int
+    at_least: int
+    at_near: int
     at_demand: int
     at_capacity: int
     at_most: int
@@ -235,8 +245,57 @@ def queue_length(s: State) -> NDArray[np.int64]:
 
 @kernel
 def weight(s: State) -> NDArray[np.float64]:
-    """(J,): Q_j, or log(1 + Q_j) where the policy weighs so."""
+    """(J,): Q_j, or log(1 + Q_j), or gain_j Q_j + offset_j, as the policy weighs."""
     return floats(s.at_weight, s.n_types)
+
+
+@kernel
+def gain(s: State) -> NDArray[np.float64]:
+    """(J,): what one waiting job adds to the weight of its type; only where `gained`."""
+    return floats(s.at_gain, s.n_types)
+
+
+@kernel
+def offset(s: State) -> NDArray[np.float64]:
+    """(J,): the weight of a type of which nobody waits; only where `gained`."""
+    return floats(s.at_offset, s.n_types)
+
+
+@kernel
+def rank(s: State) -> NDArray[np.int64]:
+    """(J,): the place of each type among all, from large to small."""
+    return ints(s.at_rank, s.n_types)
+
+
+@kernel
+def waiting_ranks(s: State) -> NDArray[np.int64]:
+    """A bit for each type by its rank, in words of 32: whether somebody of it waits; only where `keeps_ranks`."""
+    return ints(s.at_waiting_ranks, (s.n_types + 31) >> 5)
+
+
+@kernel
+def watch(s: State) -> NDArray[np.float64]:
+    """(C, J + 1): the most that a configuration of class c weighed when this was last worked out (below 0: never), and the
+    weights of the types at that moment."""
+    return float_rows(s.at_watch, s.n_classes, s.n_types + 1)
+
+
+@kernel
+def near(s: State) -> NDArray[np.float64]:
+    """(C,): r: the solver of class c finds at least this share of the best weight."""
+    return floats(s.at_near, s.n_classes)
+
+
+@kernel
+def least(s: State) -> NDArray[np.int64]:
+    """(C, R): no job that a server of class c holds asks for less."""
+    return int_rows(s.at_least, s.n_classes, s.n_resources)
+
+
+@kernel
+def crowd(s: State) -> NDArray[np.float64]:
+    """(C,): no configuration of class c holds more jobs; 0 where no bound on its best weight is kept."""
+    return floats(s.at_crowd, s.n_classes)
 
 
 @kernel
@@ -331,8 +390,8 @@ def moved(s: State) -> NDArray[np.int64]:
 
 @kernel
 def choice(s: State) -> NDArray[np.int64]:
-    """(2, J): room for the configuration that a solver returns, and for a second one."""
-    return int_rows(s.at_choice, 2, s.n_types)
+    """(3, J): room for the configuration that a solver returns, for a second one, and for one of which only the weight matters."""
+    return int_rows(s.at_choice, 3, s.n_types)
 
 
 @kernel

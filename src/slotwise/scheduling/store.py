@@ -18,7 +18,7 @@ from slotwise.scheduling.hooks import Hook, late
 from slotwise.scheduling.moves import reindex
 from slotwise.scheduling.policy import Policy
 from slotwise.scheduling.policymemory import Columns, Field, Per
-from slotwise.scheduling.queues import LONGEST, refresh_shortest
+from slotwise.scheduling.queues import LONGEST, refresh_shortest, weight_of_type
 from slotwise.scheduling.state import (
     CHAIN_COLUMNS,
     CLASS,
@@ -44,8 +44,12 @@ from slotwise.scheduling.state import (
 from slotwise.scheduling.weights import run_solver
 
 Arrays = dict[str, NDArray[Any]]
+FEW_CANDIDATES = 16
+"""candidates of a class, all of which are looked at"""
+NEAR = 0.9
+"""of the best weight must be found for a bound to answer anything"""
 
-FEW = 8
+FEW_TYPES = 8
 """with so many types and jobs that are alike within a type, no tree is kept of the waiting jobs"""
 
 
@@ -121,9 +125,9 @@ class Store:
             s.hook_reindex = late(refile)
         # with few types and jobs that are alike within a type, the heads of line are soon looked through
         s.keeps_line = "line" in policy.keeps and (
-            s.keeps_times or s.n_types > FEW or (policy.actual and not alike)
+            s.keeps_times or s.n_types > FEW_TYPES or (policy.actual and not alike)
         )
-        s.own_queues, s.log_weights = policy.own_queues, policy.log_weights
+        s.own_queues, s.log_weights, s.gained = policy.own_queues, policy.log_weights, policy.gained
         self._check_predicates()
         J, R, C = s.n_types, s.n_resources, s.n_classes
         self.allowed = np.ones((C, J), np.bool_) if sizes.allowed is None else sizes.allowed
@@ -138,10 +142,14 @@ class Store:
         self.put("mean_service", np.ones(J) if mean_service is None else np.asarray(mean_service, np.float64))
         self.put("queue_length", np.zeros(J, np.int64))
         self.put("weight", np.zeros(J))
+        self.put("gain", np.ones(J))
+        self.put("offset", np.zeros(J))
         self.put("used", np.zeros(R, np.int64))
         self.put("running_by_type", np.zeros(J, np.int64))
-        self.put("choice", np.zeros((2, J), np.int64))
-        self.put("order", self._orders())
+        self.put("choice", np.zeros((3, J), np.int64))
+        order = self.put("order", self._orders())
+        self.put("rank", np.argsort(order[0]))
+        self.put("waiting_ranks", np.zeros((J + 31) // 32, np.int64))
         self.put("need", np.zeros(R, np.int64))
         self.put("score", np.zeros((C, R + 1)))
         self.put("largest_capacity", np.maximum(sizes.capacity.max(axis=0), 1))
@@ -182,6 +190,16 @@ class Store:
         """The sequence number of the job that is first in line; None where nobody waits."""
         waiting = self.sequence[self.arrays["jobs"][:, SERVER] == WAITING]
         return int(waiting.min()) if len(waiting) else None
+
+    def count_waiting(self) -> None:
+        """What follows from the lengths of the queues: weights, and which types have somebody waiting."""
+        length, words = self.arrays["queue_length"], self.arrays["waiting_ranks"]
+        words[:] = 0
+        for j in range(self.state.n_types):
+            self.arrays["weight"][j] = weight_of_type(self.state, j, length[j])
+            if length[j] > 0:
+                place = int(self.arrays["rank"][j])
+                words[place >> 5] |= 1 << (place & 31)
 
     def present_classes(self) -> NDArray[np.int64]:
         """The classes of which some server takes jobs."""
@@ -420,3 +438,17 @@ class Store:
         self.put("scratch_floats", np.zeros(s.n_scratch_floats + s.n_types))
         self.put("scratch_ints", np.zeros(max(1, s.n_scratch_ints), np.int64))
         s.n_scratch_ints = max(1, s.n_scratch_ints)
+        smallest = np.zeros((s.n_classes, s.n_resources), np.int64)
+        for c, space in enumerate(self.spaces):
+            if space.demand is not None and len(space.fitting):
+                smallest[c] = space.demand[space.fitting].min(axis=0)
+        self.put("least", smallest)
+        self.put("watch", np.full((s.n_classes, s.n_types + 1), -1.0))
+        self.put("near", np.array([solver.near for solver in self.solvers] or np.ones(s.n_classes)))
+        self.put("crowd", np.array([self._crowd(solver) for solver in self.solvers] or np.zeros(s.n_classes)))
+
+    def _crowd(self, solver: Solver) -> float:
+        """The most jobs on a server, for a bound on its best weight; 0 where no bound is worth it: all candidates are looked at as
+        quickly, the solver says too little about the best, or every server has weights of its own."""
+        few = solver.table is not None and len(solver.table) <= FEW_CANDIDATES
+        return 0.0 if few or solver.near < NEAR or self.state.own_queues else solver.most_jobs()

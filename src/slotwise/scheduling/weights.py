@@ -3,6 +3,13 @@
 f(k, Q) = sum_j Q_j k_j. The candidates are a table (an argmax over a fixed set) or come from a packing kernel. Ties are
 broken by chance, so that identical servers do not act in step; a server that holds jobs prefers, among ties, a
 configuration that contains them.
+
+Whether a server is worth too little takes a look at all candidates, and is asked at every completion. Most often a bound answers. Let
+B(W) be the best weight for weights W, B(W0) be known, and D_j = max(0, W_j - W0_j). Then
+
+    B(W) <= B(W0) + B(D),        B(D) <= sum_j D_j most_j,        B(D) <= max_j D_j  max_k sum_j k_j,
+
+most_j the jobs of type j alone that fit. B(W0) is worked out anew when the bound is too high to answer.
 """
 
 from __future__ import annotations
@@ -32,7 +39,11 @@ from slotwise.scheduling.state import (
     choice,
     classes,
     configuration,
+    crowd,
     demand,
+    least,
+    most,
+    near,
     need,
     order,
     queues,
@@ -40,8 +51,12 @@ from slotwise.scheduling.state import (
     running,
     servers,
     table,
+    watch,
     weight,
 )
+
+ROUNDING = 1.0 - 1e-9
+"""sums of weights that are no whole numbers may be rounded"""
 
 
 @kernel
@@ -89,11 +104,60 @@ def best_weight(s: State, server: int) -> float:
     w, about = weights_at(s, server), classes(s)[c]
     if about[SOLVER] != TABLE:
         _whole_server(s, c)
-        return _solve(s, server, 1)
+        return _solve(s, server, 2)
     best = -1.0
     for row in range(natural(about[TABLE_START]), about[TABLE_END]):
         best = max(best, _value(s, w, row))
     return best
+
+
+@kernel
+def best_above(s: State, server: int, mine: float, share: float) -> float:
+    """f(k_r, Q) where share f(k_r, Q) > mine; -1 where it is not. `chosen` then knows k_r."""
+    c = natural(servers(s)[natural(server), CLASS])
+    bounded = crowd(s)[c] > 0.0
+    if bounded and _is_enough(s, c, mine, share):
+        return -1.0
+    best = best_weight(s, server) if classes(s)[c, SOLVER] == TABLE else _search(s, server, c)
+    if bounded:
+        _note_best(s, c, best)
+    return best if share * best > mine else -1.0
+
+
+@kernel
+def chosen(s: State, server: int, best: float) -> None:
+    """Write k_r into choice(s)[0], when `best_above` has just found its weight."""
+    if classes(s)[servers(s)[server, CLASS], SOLVER] == TABLE:
+        best_configuration(s, server)
+    else:
+        _prefer_holding(s, server, best)
+
+
+@kernel
+def _is_enough(s: State, c: int, mine: float, share: float) -> bool:
+    """Whether the bound says that share f(k, Q) <= mine for every configuration k of class c."""
+    known, w, fit = watch(s)[c], weight(s), most(s)[c]
+    if known[0] < 0.0:
+        return False
+    spare = mine / share * ROUNDING - known[0]
+    if spare < 0.0:
+        return False
+    J, total, highest = natural(s.n_types), 0.0, 0.0
+    for j in range(J):
+        more = w[j] - known[1 + j]
+        if more > 0.0:
+            total += more * fit[j]
+            highest = max(highest, more)
+    return min(total, highest * crowd(s)[c]) <= spare
+
+
+@kernel
+def _note_best(s: State, c: int, best: float) -> None:
+    """B(W) is at most this now; a kernel that may miss the best says by how much."""
+    known, w = watch(s)[c], weight(s)
+    known[0] = best / near(s)[c]
+    for j in range(s.n_types):
+        known[1 + j] = w[j]
 
 
 @kernel
@@ -103,13 +167,17 @@ def best_configuration(s: State, server: int) -> float:
     c, w = row[CLASS], weights_at(s, server)
     if classes(s)[c, SOLVER] == TABLE:
         return _from_table(s, c, w, server)
-    chosen = choice(s)[0]
+    best = _search(s, server, c)
+    _prefer_holding(s, server, best)
+    return best
+
+
+@kernel
+def _search(s: State, server: int, c: int) -> float:
+    """A configuration of most weight into choice(s)[0]; returns its weight."""
     _shuffle(s)
     _whole_server(s, c)
-    best = _solve(s, server, 0)
-    if row[COUNT] > 0 and not holds_within(s, server, chosen):
-        _prefer_holding(s, server, c, w, best)
-    return best
+    return _solve(s, server, 0)
 
 
 @kernel
@@ -200,16 +268,27 @@ def run_solver(s: State, server: int, place: int) -> None:
 
 
 @kernel
-def _prefer_holding(s: State, server: int, c: int, w: NDArray[np.float64], best: float) -> None:
-    """Where a configuration that contains the server's jobs weighs as much, take it."""
+def _prefer_holding(s: State, server: int, best: float) -> None:
+    """Where a configuration that contains the server's jobs weighs as much as choice(s)[0], take it."""
+    if servers(s)[server, COUNT] == 0 or holds_within(s, server, choice(s)[0]):
+        return
+    c, w = natural(servers(s)[server, CLASS]), weights_at(s, server)
     on, other, rest = running(s)[server], choice(s)[1], need(s)
-    held = 0.0
+    held, most_of_one = 0.0, 0.0
     for r in range(s.n_resources):
         rest[r] = capacity(s)[c, r]
-        for j in range(s.n_types):
-            rest[r] -= on[j] * demand(s)[j, r]
     for j in range(s.n_types):
-        held += on[j] * w[j]
+        most_of_one = max(most_of_one, w[j])
+        if on[j] > 0:
+            held += on[j] * w[j]
+            for r in range(s.n_resources):
+                rest[r] -= on[j] * demand(s)[j, r]
+    more = math.inf  # jobs that can be beside them
+    for r in range(s.n_resources):
+        if least(s)[c, r] > 0:
+            more = min(more, float(rest[r] // least(s)[c, r]))
+    if held + most_of_one * more < best:
+        return
     if held + _solve(s, server, 1) == best:
         for j in range(s.n_types):
             choice(s)[0, j] = on[j] + other[j]

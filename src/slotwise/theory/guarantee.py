@@ -139,10 +139,13 @@ def _reach(region: Region, claim: MaxWeight) -> tuple[float, str, list[Assumptio
     """(intensity below which the policy is stable, by which theorem, what that theorem asks of beta and the solver)."""
     columns, beta = region.columns, claim.beta
     solvers = [make_solver(claim.solver, columns.pricings[c].space, epsilon=claim.epsilon) for c in columns.classes]
-    limit = claim.limit if 0 < beta < 1 else replace(claim.limit, holds=False)
+    limit = claim.limit if 0 < beta < 1 or claim.sublinear else replace(claim.limit, holds=False)
     names = ", ".join(sorted({solver.name for solver in solvers}))
     if not all(solver.fixed_set for solver in solvers):
         r = min(solver.r for solver in solvers)
+        if claim.sublinear:
+            taken = Assumption("beta is taken of r", True, f"solver {names}: r = {r:.4g}, beta tends to r")
+            return r * r, f"Theorem 1 with sublinear hysteresis{claim.note}", [limit, taken]
         below = Assumption("beta < r", beta < r, f"solver {names}: r = {r:.4g}, limit of beta {beta:.4g}")
         return r * beta, f"Theorem 1{claim.note}", [limit, below]
     subset = _intensity_in_subset(region, solvers)
@@ -152,7 +155,8 @@ def _reach(region: Region, claim: MaxWeight) -> tuple[float, str, list[Assumptio
         True,
         f"solver {names}: its region reaches {ratio:.4g} of the capacity region in this direction",
     )
-    return beta * ratio, f"Theorem 1, corollary 3{claim.note}", [limit, fixed]
+    theorem = "Theorem 1 with sublinear hysteresis" if claim.sublinear else "Theorem 1, corollary 3"
+    return beta * ratio, f"{theorem}{claim.note}", [limit, fixed]
 
 
 def _intensity_in_subset(region: Region, solvers: list[Solver]) -> float:

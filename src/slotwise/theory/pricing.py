@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from slotwise.packing import Space, enumerate_maximal, thin
 from slotwise.packing.kernels.search import prices as dual_prices
+from slotwise.packing.kernels.search import undominated
 from slotwise.theory.search import search
 
 Vector = NDArray[np.float64]
@@ -108,6 +109,7 @@ class Searched:
             return Priced(out, 0.0, 0.0)
         y, relaxed = self._relaxation(prices, types)
         order = types[np.argsort(-prices[types] / (self._demand[types] @ y), kind="stable")]
+        order = order[: undominated(prices, self._demand, order, len(order))]
         value, demand = prices[order], self._demand[order]
         multipliers = np.vstack([y, np.eye(len(y))])
         depth = min(DEPTH, int(self._capacity.sum() // demand.sum(axis=1).min()))

@@ -27,47 +27,63 @@ def total(weights: F8, configuration: I8) -> float:
 
 
 @kernel
+def covers(free: I8, demand: I8, j: int) -> bool:
+    """Whether one type-j job fits into `free`."""
+    for n in range(len(free)):
+        if demand[j, n] > free[n]:
+            return False
+    return True
+
+
+@kernel
 def fits(demand: I8, free: I8, j: int) -> int:
     """How many type-j jobs fit into `free`."""
+    if not covers(free, demand, j):
+        return 0  # most often, and without a division
     most = -1
     for n in range(len(free)):
         if demand[j, n] > 0:
-            count = free[n] // demand[j, n] if free[n] > 0 else 0
+            count = free[n] // demand[j, n] if 2 * demand[j, n] <= free[n] else 1
             if most < 0 or count < most:
                 most = count
     return max(most, 0)
 
 
 @kernel
-def fill(weights: F8, demand: I8, free: I8, order: I8, may: I8, value: F8, done: I8, out: I8) -> None:
+def fill(weights: F8, demand: I8, free: I8, order: I8, may: I8, value: F8, open_: I8, out: I8) -> None:
     """Add jobs to `out` until `free`, which is used up on the way, takes no more: the highest relative value first.
 
-    Only types with may[j] > 0 are added. `value` and `done` are room for one number per type.
+    Only types in `order` with may[j] > 0 are added. `value` and `open_` are room for one number per type.
     """
-    J, R = demand.shape
-    for j in range(J):
-        share = 0.0
-        for n in range(R):
-            if demand[j, n] > free[n]:
-                share = np.inf
-            elif demand[j, n] > 0:
-                share = max(share, demand[j, n] / free[n])
-        done[j] = 0 if may[j] > 0 and 0.0 < share <= 1.0 else 1
-        value[j] = weights[j] / share if done[j] == 0 else 0.0
-    for _ in range(J):
-        best = -1
-        for i in range(J):
-            j = order[i]
-            if done[j] == 0 and (best < 0 or value[j] > value[best]):
-                best = j
-        if best < 0:
-            break
-        done[best] = 1
-        count = fits(demand, free, best)
-        if count > 0:
-            out[best] += count
+    R = demand.shape[1]
+    left = 0  # of open[:left] each still fits; where two are worth the same, the earlier in `order` comes first
+    for i in range(len(order)):
+        j = order[i]
+        if may[j] > 0 and covers(free, demand, j):
+            share = 0.0
             for n in range(R):
-                free[n] -= count * demand[best, n]
+                if demand[j, n] > 0:
+                    share = max(share, demand[j, n] / free[n])
+            if share > 0.0:
+                value[j] = weights[j] / share
+                open_[left] = j
+                left += 1
+    while left > 0:
+        best = open_[0]
+        for i in range(1, left):
+            if value[open_[i]] > value[best]:
+                best = open_[i]
+        count = fits(demand, free, best)
+        out[best] += count
+        for n in range(R):
+            free[n] -= count * demand[best, n]
+        still = 0
+        for i in range(left):
+            j = open_[i]
+            if j != best and covers(free, demand, j):
+                open_[still] = j
+                still += 1
+        left = still
 
 
 @kernel

@@ -3,7 +3,7 @@
 The dual of max {w x : D x <= c, x >= 0} prices the resources: y >= 0. For any such y, what is left free cannot hold
 more than y.free * max_j w_j / (y.d_j) over the types still open (the surrogate knapsack), nor, for each resource n,
 more than free_n * max_j w_j / d_jn. These bounds hold whatever y is, so nothing depends on the simplex method
-having found the exact optimum. Types are tried in falling w_j / (y.d_j), each from its largest count down; a branch
+having found the exact optimum. Where only n more jobs fit, they weigh no more than n times the heaviest. Types are tried in falling w_j / (y.d_j), each from its largest count down; a branch
 is cut when (1 - eps) of its bound does not exceed the best so far, so that the best found is at least (1 - eps) of
 the optimum when the search ends. There is no way to give up early and keep that promise: the search goes on until
 it ends, unless a limit on its nodes is given, and then says that it gave up.
@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from slotwise._kernel import kernel
-from slotwise.packing.kernels.fill import F8, I8, fill, fits, total
+from slotwise.packing.kernels.fill import F8, I8, covers, fill, fits, total
 
 ROUNDING = 1e-12  # relative; bounds are raised by it, so that rounding never cuts the optimum
 
@@ -25,9 +25,9 @@ def prices(weights: F8, demand: I8, capacity: I8, types: I8, m: int, tableau: F8
     R = len(capacity)
     width = m + 1
     for n in range(R):
+        unit = 1.0 / capacity[n] if capacity[n] > 0 else 0.0
         for i in range(m):
-            d = demand[types[i], n]
-            tableau[n * width + i] = d / capacity[n] if d > 0 else 0.0
+            tableau[n * width + i] = unit * demand[types[i], n]
         tableau[n * width + m] = 1.0
         labels[m + n] = m + n
     for i in range(m):
@@ -53,16 +53,16 @@ def prices(weights: F8, demand: I8, capacity: I8, types: I8, m: int, tableau: F8
         if leave < 0:
             break
         pivot = tableau[leave * width + enter]
+        unit = 1.0 / pivot
         for i in range(width):
-            tableau[leave * width + i] /= pivot
+            tableau[leave * width + i] *= unit
         for n in range(R + 1):
             if n != leave:
                 factor = tableau[n * width + enter]
                 for i in range(width):
-                    if i != enter:
-                        tableau[n * width + i] -= factor * tableau[leave * width + i]
-                tableau[n * width + enter] = -factor / pivot
-        tableau[leave * width + enter] = 1.0 / pivot
+                    tableau[n * width + i] -= factor * tableau[leave * width + i]
+                tableau[n * width + enter] = -factor * unit
+        tableau[leave * width + enter] = unit
         label = labels[enter]
         labels[enter] = labels[m + leave]
         labels[m + leave] = label
@@ -75,6 +75,60 @@ def prices(weights: F8, demand: I8, capacity: I8, types: I8, m: int, tableau: F8
             whole += price[labels[i] - m]
     for n in range(R):  # no resource is quite free, so that every job has a price
         price[n] = (price[n] + 1e-9 * whole) / capacity[n] if capacity[n] > 0 else 0.0
+
+
+@kernel
+def undominated(weights: F8, demand: I8, types: I8, m: int) -> int:
+    """Keep, in types[:m], those that no earlier one replaces: with no less weight and no more demand; returns how many. In falling
+    weight per cost nobody replaces an earlier one, but for equal ones."""
+    R, kept = demand.shape[1], 0
+    for a in range(m):
+        j = types[a]
+        replaced = False
+        for b in range(kept):
+            i = types[b]
+            if weights[i] >= weights[j]:
+                replaced = True
+                for n in range(R):
+                    if demand[i, n] > demand[j, n]:
+                        replaced = False
+                        break
+                if replaced:
+                    break
+        if not replaced:
+            types[kept] = j
+            kept += 1
+    return kept
+
+
+@kernel
+def _worth_trying(
+    weights: F8, demand: I8, capacity: I8, types: I8, m: int, price: F8, best: float, value: F8
+) -> int:
+    """Keep, in types[:m], those that may be in a configuration of more than the best weight so far; returns how many. They come in
+    falling value_j = w_j / (y.d_j). With z = max_j value_j no configuration weighs more than z y.c, and none that
+    has a job of type j more than z y.c - (z y.d_j - w_j)."""
+    R, z, whole = demand.shape[1], 0.0, 0.0
+    for n in range(R):
+        whole += price[n] * capacity[n]
+    for i in range(m):
+        cost = 0.0
+        for n in range(R):
+            cost += price[n] * demand[types[i], n]
+        value[types[i]] = weights[types[i]] / cost
+        z = max(z, value[types[i]])
+    left = 0
+    for i in range(m):
+        j = types[i]
+        if z * (whole - weights[j] / value[j]) + weights[j] <= best:
+            continue
+        h = left  # insertion sort: stable, so that equal types stay in `order`
+        while h > 0 and value[types[h - 1]] < value[j]:
+            types[h] = types[h - 1]
+            h -= 1
+        types[h] = j
+        left += 1
+    return undominated(weights, demand, types, left)
 
 
 @kernel
@@ -91,7 +145,7 @@ def branch_and_bound(
 ) -> float:
     """params_f: eps. params_i after the J types: the most nodes (0: no limit); beyond them the weight returned is -1.
 
-    Scratch: (2 R + 3) (J + 1) + 2 J + R floats, 4 J + 2 R integers.
+    Scratch: (2 R + 4) (J + 1) + 2 J + R floats, 4 J + 2 R + R (J + 1) integers.
     """
     J, R = demand.shape
     may, most_nodes = params_i[:J], params_i[J]
@@ -100,6 +154,9 @@ def branch_and_bound(
     count = scratch_i[2 * J + R : 3 * J + R]
     done = scratch_i[3 * J + R : 4 * J + R]
     free = scratch_i[4 * J + R : 4 * J + 2 * R]
+    least = scratch_i[
+        4 * J + 2 * R : 4 * J + 2 * R + R * (J + 1)
+    ]  # least[i * R + n]: no type of types[i:] asks for less
     a = (R + 1) * (J + 1)
     b = (R + 1) * (J + 1)
     tableau = scratch_f[:a]
@@ -107,12 +164,13 @@ def branch_and_bound(
     reached = scratch_f[a + b : a + b + J + 1]  # the weight of types[:i]
     price = scratch_f[a + b + J + 1 : a + b + J + 1 + R]
     value = scratch_f[a + b + J + 1 + R : a + b + 2 * J + 1 + R]
+    heaviest = scratch_f[a + b + 2 * J + 1 + R : a + b + 3 * J + 2 + R]  # the weight of the heaviest of types[i:]
 
     m = 0
     for i in range(J):
         j = order[i]
         out[j] = 0
-        if may[j] > 0 and weights[j] > 0.0 and fits(demand, capacity, j) > 0:
+        if may[j] > 0 and weights[j] > 0.0 and covers(capacity, demand, j):
             types[m] = j
             m += 1
     for n in range(R):
@@ -127,32 +185,26 @@ def branch_and_bound(
                 out[j] = min(fits(demand, free, j), int(tableau[n * (m + 1) + m] + 1e-9))
                 for h in range(R):
                     free[h] -= out[j] * demand[j, h]
-        fill(weights, demand, free, order, may, value, done, out)
+        fill(weights, demand, free, types[:m], may, value, done, out)
         best = total(weights, out)
+        keep = (1.0 - params_f[0]) * (1.0 + ROUNDING)
         for n in range(R):
             free[n] = capacity[n]
-        for i in range(m):
-            cost = 0.0
-            for n in range(R):
-                cost += price[n] * demand[types[i], n]
-            value[types[i]] = weights[types[i]] / cost
-        for i in range(1, m):  # insertion sort: stable, so that equal types stay in `order`
-            j = types[i]
-            h = i
-            while h > 0 and value[types[h - 1]] < value[j]:
-                types[h] = types[h - 1]
-                h -= 1
-            types[h] = j
+        m = _worth_trying(weights, demand, capacity, types, m, price, best / keep, value)
         for n in range(R + 1):
             density[m * (R + 1) + n] = 0.0
+        heaviest[m] = 0.0
+        for n in range(R):
+            least[m * R + n] = capacity[n] + 1
         for i in range(m - 1, -1, -1):
             j = types[i]
+            heaviest[i] = max(heaviest[i + 1], weights[j])
             for n in range(R):
+                least[i * R + n] = min(least[(i + 1) * R + n], demand[j, n])
                 here = weights[j] / demand[j, n] if demand[j, n] > 0 else np.inf
                 density[i * (R + 1) + n] = max(density[(i + 1) * (R + 1) + n], here)
             density[i * (R + 1) + R] = value[j]
 
-        keep = (1.0 - params_f[0]) * (1.0 + ROUNDING)
         nodes = 0
         reached[0] = 0.0
         level = 0
@@ -168,6 +220,8 @@ def branch_and_bound(
                 for n in range(R):
                     if density[level * (R + 1) + n] < np.inf:
                         bound = min(bound, density[level * (R + 1) + n] * free[n])
+                    if bound > 0.0 and free[n] < 4 * least[level * R + n]:  # only few more jobs fit: count them
+                        bound = min(bound, heaviest[level] * (free[n] // least[level * R + n]))
                 if (reached[level] + bound) * keep <= best:
                     cut = True
                     break

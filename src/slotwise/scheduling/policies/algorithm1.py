@@ -31,6 +31,13 @@ class BetaOptions(SolverOptions):
     b: float = Field(0.9, gt=0, lt=1, description="h(Q) = b (p + (1 - p) tanh(z sum Q)): the limit of beta")
     p: float = Field(-0.05, le=1, description="h(Q): weight of the constant part")
     z: float = Field(0.005, gt=0, description="h(Q): how fast beta grows with the queues")
+    hysteresis: Literal["share", "sublinear"] = Field(
+        "share",
+        description="beta(Q): the paper's h(Q), which tends to b; or one that tends to 1, and reaches the whole region",
+    )
+    slack: float = Field(1.0, gt=0, description="sublinear: beta = 1 - slack / (1 + sum Q / scale)^power")
+    scale: float = Field(50.0, gt=0, description="sublinear: how many waiting jobs count as many")
+    power: float = Field(0.5, gt=0, lt=1, description="sublinear: how fast beta tends to 1")
     stall_cap: float | None = Field(
         None,
         ge=0,
@@ -45,7 +52,15 @@ class BetaOptions(SolverOptions):
     def _beta(self) -> BetaOptions:
         if self.beta is not None and not 0 < self.beta < 1:
             raise ValueError("beta must be between 0 and 1")
+        if self.sublinear and self.beta is not None:
+            raise ValueError("beta is constant, so it cannot be sublinear: give one of the two")
         return self
+
+    @property
+    def sublinear(self) -> bool:
+        """Whether beta tends to 1. Who gives b, p, z or beta, and does not say which, means the one that these are about."""
+        given = self.model_fields_set
+        return self.hysteresis == "sublinear" and ("hysteresis" in given or not given & {"beta", "b", "p", "z"})
 
     @property
     def cap(self) -> float | None:
@@ -55,14 +70,23 @@ class BetaOptions(SolverOptions):
         return DEFAULT_CAP if self.stall_cap is None else self.stall_cap
 
     def h(self, waiting: int) -> float:
-        """h(Q), or the constant beta."""
+        """h(Q), the sublinear beta, or the constant one."""
         if self.beta is not None:
             return self.beta
+        if self.sublinear:
+            return 1.0 - self.slack * math.pow(1.0 + waiting / self.scale, -self.power)
         return self.b * (self.p + (1.0 - self.p) * math.tanh(self.z * waiting))
 
     def claim(self, *needs: Need, assumptions: tuple[Assumption, ...], note: str = "") -> MaxWeight:
-        """Theorem 1 with these options. As p <= 1 and z > 0, h(Q) rises to b."""
-        if self.beta is not None:
+        """Theorem 1 with these options. As p <= 1 and z > 0, h(Q) rises to b; a sublinear beta rises to 1."""
+        if self.sublinear:
+            text = f"beta = 1 - {self.slack:g} / (1 + sum Q / {self.scale:g})^{self.power:g}"
+            limit = Assumption(
+                "beta tends to 1, and (1 - beta) sum Q to infinity, as the queues grow",
+                True,
+                f"{text}, power below 1",
+            )
+        elif self.beta is not None:
             limit = Assumption("0 < beta < 1", True, f"beta = {self.beta:g}, constant")
         else:
             limit = Assumption(
@@ -71,10 +95,11 @@ class BetaOptions(SolverOptions):
                 f"h(Q) with b = {self.b:g}, p = {self.p:g}, z = {self.z:g} tends to {self.b:g}",
             )
         return MaxWeight(
-            beta=self.b if self.beta is None else self.beta,
+            beta=1.0 if self.sublinear else self.b if self.beta is None else self.beta,
             limit=limit,
             solver=self.solver,
             epsilon=self.epsilon,
+            sublinear=self.sublinear,
             stall_share=self.cap,
             beta_option="b" if self.beta is None else "beta",
             needs=needs,
@@ -95,13 +120,15 @@ class BetaOptions(SolverOptions):
 def write_beta(o: BetaOptions, store: Store) -> None:
     """beta(Q, s), as `slots.beta` reads it."""
     whole, real = store.arrays["policy_ints"], store.arrays["policy_floats"]
-    whole[slots.STALLS], whole[slots.ADAPTS] = 1, o.beta is None
+    whole[slots.STALLS] = 1
+    whole[slots.ADAPTS] = slots.CONSTANT if o.beta is not None else slots.SUBLINEAR if o.sublinear else slots.TO_B
     if o.cap is not None:
         cap = Fraction(str(o.cap))
         whole[slots.SPREADS] = {"cap": 1, "linear-cap": 2}[o.spread]
         whole[slots.CAP_TOP], whole[slots.CAP_BOTTOM] = cap.numerator, cap.denominator
     real[slots.B] = o.beta if o.beta is not None else o.b
     real[slots.P], real[slots.Z] = o.p, o.z
+    real[slots.SLACK], real[slots.SCALE], real[slots.POWER] = o.slack, o.scale, o.power
     real[slots.H : slots.H + slots.KNOWN] = [o.h(q) for q in range(slots.KNOWN)]
 
 
@@ -136,7 +163,7 @@ class SlotPolicy(Policy):
         if mode == ACTIVE:
             figures |= {
                 "configuration": view.counts(store.configuration[server]),
-                "beta": float(slots.beta(store.state)),
+                "beta": float(slots.share_of(store.state, server)),
                 "weight": float(weight_of(store.state, server)),
                 "best": float(best_weight(store.state, server)),
             }

@@ -24,7 +24,6 @@ from slotwise.scheduling.queues import oldest_head
 from slotwise.scheduling.reasons import Because, Reason
 from slotwise.scheduling.state import (
     CLASS,
-    HEAD,
     PRESENT,
     STATUS,
     TYPE,
@@ -40,7 +39,6 @@ from slotwise.scheduling.state import (
     order,
     policy_ints,
     queue_length,
-    queues,
     sequence,
     servers,
 )
@@ -61,16 +59,14 @@ AS_LARGE = 3  # row of `order`
 
 def arrive(s: State, j: int, i: int) -> None:
     """A type-j job waits; those before it fit nowhere."""
-    if s.keeps_line:
+    if policy_ints(s)[BLOCKS]:
+        if head(s, j) == i:
+            serve_in_order(s)
+    elif s.keeps_line or head(s, j) == i:
         set_job_need(s, i)
         server = find_server(s, need(s))
         if server >= 0:
             start_job(s, i, server)
-    elif head(s, j) == i:
-        if policy_ints(s)[BLOCKS]:
-            serve_in_order(s)
-        else:
-            place_heads(s, j)
 
 
 def complete(s: State, j: int, server: int) -> None:
@@ -133,17 +129,6 @@ def serve_in_order(s: State) -> None:
     """Strictly first come, first served: the oldest job blocks the others."""
     while s.n_waiting > 0:
         j = oldest_head(s, 0)
-        set_need(s, j)
-        server = find_server(s, need(s))
-        if server < 0:
-            return
-        start(s, j, server)
-
-
-@kernel
-def place_heads(s: State, j: int) -> None:
-    """Place the head of line of type j, and the next, while some server has room."""
-    while queues(s)[j, HEAD] >= 0:
         set_need(s, j)
         server = find_server(s, need(s))
         if server < 0:

@@ -4,7 +4,7 @@ On a completion at server l, with Q taken before any refill, Algorithm 1 stalls 
 
     f(k~, Q) < beta(Q, s) f(k_r, Q),        beta = h(Q) q(s),   h(Q) = b (p + (1 - p) tanh(z sum Q)),
 
-resets it to k_r when it has drained (or, with reduced stalls, when what it holds is a subset of k_r), and otherwise
+(or beta = h(Q) q(s) with h(Q) = 1 - slack / (1 + sum Q / scale)^power, which tends to 1), resets it to k_r when it has drained (or, with reduced stalls, when what it holds is a subset of k_r), and otherwise
 refills its slots only. M14 is the same without ever stalling. An empty server has nothing to preempt and so holds no
 configuration: it takes k_r at the moment it can next start a job. `faithful` gives the paper's own words back.
 """
@@ -39,13 +39,14 @@ from slotwise.scheduling.state import (
     float_table,
     jobs,
     most,
+    near,
     policy_floats,
     policy_ints,
     queues,
     running,
     servers,
 )
-from slotwise.scheduling.weights import best_configuration, best_weight, holds_within, weight_of
+from slotwise.scheduling.weights import best_above, best_configuration, chosen, holds_within, weight_of
 
 MEMORY = Memory()
 FAITHFUL = MEMORY.count("faithful", kept=False)
@@ -58,6 +59,10 @@ CAP_BOTTOM = MEMORY.count("cap_bottom", kept=False)
 B = MEMORY.number("b", kept=False)
 P = MEMORY.number("p", kept=False)
 Z = MEMORY.number("z", kept=False)
+SLACK = MEMORY.number("slack", kept=False)
+SCALE = MEMORY.number("scale", kept=False)
+POWER = MEMORY.number("power", kept=False)
+CONSTANT, TO_B, SUBLINEAR = 0, 1, 2  # ADAPTS
 KNOWN = 4096
 H = MEMORY.block("h", KNOWN)
 """h(Q) for sum Q < KNOWN"""
@@ -101,11 +106,15 @@ def complete(s: State, j: int, server: int) -> None:
         become_empty(s, server)
         reset(s, server)
         return
-    if row[MODE] == ACTIVE and policy_ints(s)[STALLS] and loses(s, server):
+    best = loses(s, server) if row[MODE] == ACTIVE and policy_ints(s)[STALLS] else -1.0
+    if best >= 0.0:
         stall(s, server)
     if row[MODE] == STALLED:
         if row[COUNT] == 0 or policy_ints(s)[REDUCES]:
-            best_configuration(s, server)
+            if best >= 0.0:
+                chosen(s, server, best)
+            else:
+                best_configuration(s, server)
             if row[COUNT] == 0 or holds_within(s, server, choice(s)[0]):
                 activate(s, server)
     elif waits(s, j, server):
@@ -191,6 +200,8 @@ def beta(s: State) -> float:
     if options[ADAPTS]:
         if s.n_waiting < KNOWN:
             value = numbers[H + natural(s.n_waiting)]
+        elif options[ADAPTS] == SUBLINEAR:
+            value = 1.0 - numbers[SLACK] * math.pow(1.0 + s.n_waiting / numbers[SCALE], -numbers[POWER])
         else:
             value = numbers[B] * (numbers[P] + (1.0 - numbers[P]) * math.tanh(numbers[Z] * s.n_waiting))
     if options[SPREADS] > 0:
@@ -202,19 +213,28 @@ def beta(s: State) -> float:
 
 
 @kernel
-def loses(s: State, server: int) -> bool:
-    """Whether f(k~, Q) < beta f(k_r, Q), strictly; notes the figures for an explanation."""
-    if s.n_waiting == 0:
-        return False  # all weights are 0
+def share_of(s: State, server: int) -> float:
+    """beta(Q, s) for this server. A beta that tends to 1 is taken of what its solver is sure to find: else two configurations, both as good as
+    the solver promises, could stall a server without end."""
     share = beta(s)
+    if policy_ints(s)[ADAPTS] == SUBLINEAR:
+        share *= near(s)[servers(s)[server, CLASS]]
+    return share
+
+
+@kernel
+def loses(s: State, server: int) -> float:
+    """f(k_r, Q) where f(k~, Q) < beta f(k_r, Q), strictly, and the figures are noted for an explanation; else -1."""
+    if s.n_waiting == 0:
+        return -1.0  # all weights are 0
+    share = share_of(s, server)
     if share <= 0.0:
-        return False  # weights are not negative
+        return -1.0  # weights are not negative
     mine = weight_of(s, server)
-    best = best_weight(s, server)
-    if mine >= share * best:
-        return False
-    note_reason(s, server, mine, share, best)
-    return True
+    best = best_above(s, server, mine, share)
+    if best >= 0.0:
+        note_reason(s, server, mine, share, best)
+    return best
 
 
 @kernel

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
 from slotwise.scheduling.memory import call_at, natural
-from slotwise.scheduling.policies.guarded.gains import gains, queues_are_long
-from slotwise.scheduling.policies.guarded.memory import BASE, FILL, HELD, SPOILS, STALE
-from slotwise.scheduling.policies.guarded.usable import prices, set_prices, usable
+from slotwise.scheduling.policies.guarded.gains import queues_are_long
+from slotwise.scheduling.policies.guarded.memory import BASE, CANDIDATES, FILL, HELD, SPOILS, STALE
+from slotwise.scheduling.policies.guarded.usable import set_prices, usable
+from slotwise.scheduling.queues import next_waiting
 from slotwise.scheduling.state import (
     CLASS,
     HEAD,
@@ -29,13 +30,13 @@ from slotwise.scheduling.state import (
     choice,
     demand,
     free,
+    int_table,
     job_demand,
     jobs,
     need,
     order,
     policy_floats,
     policy_ints,
-    queue_length,
     queues,
     running,
     servers,
@@ -46,12 +47,10 @@ BY_SIZE, BY_WEIGHT, BY_DENSITY = 0, 1, 2
 
 
 @kernel
-def set_weights(s: State) -> None:
-    """W_j = g_j Q_j + c p_j, where the solvers look for weights."""
+def refresh_weights(s: State) -> None:
+    """W_j = g_j Q_j + c p_j follows every queue; only prices may be out of date."""
     if policy_ints(s)[STALE]:
         set_prices(s)
-    for j in range(s.n_types):
-        weight(s)[j] = gains(s)[j] * queue_length(s)[j] + policy_floats(s)[BASE] * prices(s)[j]
 
 
 @kernel
@@ -63,34 +62,54 @@ def best_filling(s: State, server: int) -> float:
 
 def find_filling(s: State, server: int, _: int) -> None:
     """The late part of `best_filling`: compiled once, not anew in all that ask for it."""
-    rule, most, held = natural(BY_DENSITY), -1.0, 0.0  # not a constant: for one, `fill` would be compiled apart
-    for other in range(3):
-        mine = fill(s, server, other)
+    counts, on, w, now = choice(s)[1], running(s)[server], weight(s), 0.0
+    for j in range(s.n_types):
+        counts[j] = 0
+        now += w[j] * on[j]
+    m = _find_candidates(s, server)
+    rule, most, held = natural(BY_DENSITY), -1.0, now  # not a constant: for one, `fill` would be compiled apart
+    for other in range(3 if m > 1 else m):  # with one candidate all orders are the same
+        mine = now + fill(s, server, m, other)
         worth = mine
-        if policy_ints(s)[SPOILS]:
+        if policy_ints(s)[SPOILS] and m > 1:
             worth += policy_floats(s)[BASE] * usable(s, servers(s)[server, CLASS], need(s))
         if worth > most:
             rule, most, held = other, worth, mine
-    if rule != BY_DENSITY:
-        fill(s, server, rule)
+    if rule != BY_DENSITY and m > 1:
+        fill(s, server, m, rule)
     policy_floats(s)[HELD] = held
 
 
 @kernel
-def fill(s: State, server: int, rule: int) -> float:
-    """How many jobs of each type, into choice(s)[1], and what stays free, into need(s); returns the weight then held."""
-    rows, counts, rest, on, w = jobs(s), choice(s)[1], need(s), running(s)[server], weight(s)
-    _set_order(s, server, rule)
+def _find_candidates(s: State, server: int) -> int:
+    """Types whose head of line fits into the server's free room, from large to small; returns how many."""
+    room, found, m = need(s), int_table(s, CANDIDATES), 0
+    set_room(s, server, room)
+    n = next_waiting(s, 0)
+    while n >= 0:
+        j = order(s)[0, n]
+        if not s.restricted or allowed(s)[servers(s)[server, CLASS], j]:
+            i, fits = queues(s)[j, HEAD], True
+            for r in range(s.n_resources):
+                fits = fits and room[r] >= size(s, i, j, r)
+            if fits:
+                found[m, 0] = j
+                m += 1
+        n = next_waiting(s, n + 1)
+    return m
+
+
+@kernel
+def fill(s: State, server: int, m: int, rule: int) -> float:
+    """How many jobs of each of the m candidates, into choice(s)[1], and what stays free, into need(s); returns the weight added."""
+    rows, counts, rest, found = jobs(s), choice(s)[1], need(s), int_table(s, CANDIDATES)
+    _set_order(s, server, m, rule)
     set_room(s, server, rest)
-    held = 0.0
-    for j in range(s.n_types):
-        counts[j] = 0
-        held += w[j] * on[j]
-    for n in range(s.n_types):
-        j = order(s)[2, n]
+    added = 0.0
+    for n in range(m):
+        j = found[n, 1]
         i = queues(s)[j, HEAD]
-        if s.restricted and not allowed(s)[servers(s)[server, CLASS], j]:
-            continue
+        counts[j] = 0
         while i >= 0:
             fits = True
             for r in range(s.n_resources):
@@ -100,9 +119,9 @@ def fill(s: State, server: int, rule: int) -> float:
             for r in range(s.n_resources):
                 rest[r] -= size(s, i, j, r)
             counts[j] += 1
-            held += w[j]
+            added += weight(s)[j]
             i = rows[i, NEXT]
-    return held
+    return added
 
 
 @kernel
@@ -130,20 +149,17 @@ def set_room(s: State, server: int, room: NDArray[np.int64]) -> None:
 
 
 @kernel
-def _set_order(s: State, server: int, rule: int) -> None:
-    """Types from large to small, or from high to low value."""
-    ranks, whole = order(s), capacity(s)[servers(s)[server, CLASS]]
-    for n in range(s.n_types):
-        ranks[2, n] = ranks[0, n]
-    if rule == BY_SIZE:
-        return
-    for n in range(1, s.n_types):
-        j = ranks[2, n]
-        value, at = _value(s, j, whole, rule), n
-        while at > 0 and _value(s, ranks[2, at - 1], whole, rule) < value:
-            ranks[2, at] = ranks[2, at - 1]
-            at -= 1
-        ranks[2, at] = j
+def _set_order(s: State, server: int, m: int, rule: int) -> None:
+    """The candidates from large to small, or from high to low value."""
+    found, whole = int_table(s, CANDIDATES), capacity(s)[servers(s)[server, CLASS]]
+    for n in range(m):
+        j, at = found[n, 0], n
+        if rule != BY_SIZE:
+            value = _value(s, j, whole, rule)
+            while at > 0 and _value(s, found[at - 1, 1], whole, rule) < value:
+                found[at, 1] = found[at - 1, 1]
+                at -= 1
+        found[at, 1] = j
 
 
 @kernel

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from slotwise._kernel import kernel
 from slotwise.scheduling.moves import hold_room, start
 from slotwise.scheduling.policies.fitting import fits, set_need, set_type_need
-from slotwise.scheduling.policies.guarded.gains import ended, queues_are_long, slots
-from slotwise.scheduling.policies.guarded.memory import FLOOR, HOLDERS, STANDING
+from slotwise.scheduling.policies.guarded.gains import ended, is_cheap, queues_are_long, slots
+from slotwise.scheduling.policies.guarded.memory import CHEAP, FLOOR, HOLDERS
+from slotwise.scheduling.queues import next_waiting
 from slotwise.scheduling.state import (
     COUNT,
     State,
@@ -30,6 +31,7 @@ from slotwise.scheduling.state import (
     need,
     order,
     policy_floats,
+    policy_ints,
     queue_length,
     running_by_type,
     servers,
@@ -48,14 +50,16 @@ def serve_floors(s: State, server: int) -> None:
     if servers(s)[server, COUNT] == 0 or queues_are_long(s):
         release_slots(s, server)
         return
-    for n in range(s.n_types):
+    n = next_waiting(s, 0)
+    while n >= 0:
         j = order(s)[0, n]
         while queue_length(s)[j] > 0 and _is_low(s, j):
             set_need(s, j)
             if not fits(s, server, need(s)):
                 break
             start(s, j, server)
-    for n in range(s.n_types):
+        n = next_waiting(s, n + 1)
+    for n in range(s.n_types if policy_ints(s)[CHEAP] > 0 else 0):
         j = order(s)[0, n]
         if holders(s)[j] == 0 and _wants_slot(s, j):
             set_type_need(s, j)
@@ -73,8 +77,8 @@ def _is_low(s: State, j: int) -> bool:
 @kernel
 def _wants_slot(s: State, j: int) -> bool:
     """Whether a slot of type j costs next to nothing, and jobs of it come, but none waits."""
-    cheap = bool(s.n_types <= policy_floats(s)[STANDING] * slots(s)[j])
-    return cheap and queue_length(s)[j] == 0 and ended(s)[j] + running_by_type(s)[j] > 0.0 and _is_low(s, j)
+    comes = ended(s)[j] + running_by_type(s)[j] > 0.0
+    return bool(comes and queue_length(s)[j] == 0 and is_cheap(s, j) and _is_low(s, j))
 
 
 @kernel

@@ -30,12 +30,23 @@ from slotwise.scheduling.policies.guarded.memory import (
     ENDED,
     ENDED_BY_TYPE,
     EXPONENT,
-    GAINS,
     NEXT_ESTIMATE,
     PACES,
     SLOTS,
+    STANDING,
 )
-from slotwise.scheduling.state import State, float_field, int_field, policy_floats, policy_ints, running_by_type
+from slotwise.scheduling.queues import weight_of_type
+from slotwise.scheduling.state import (
+    State,
+    float_field,
+    gain,
+    int_field,
+    policy_floats,
+    policy_ints,
+    queue_length,
+    running_by_type,
+    weight,
+)
 
 WINDOW = 1 << 20
 LONG = 1000
@@ -48,12 +59,6 @@ MOST = 6.0
 """octaves by which a type may run shorter or longer than the mean; a gain is changed by the factor 8 at most"""
 
 F8 = NDArray[np.float64]
-
-
-@kernel
-def gains(s: State) -> F8:
-    """(J,): g_j."""
-    return float_field(s, GAINS)
 
 
 @kernel
@@ -81,6 +86,12 @@ def slots(s: State) -> NDArray[np.int64]:
 
 
 @kernel
+def is_cheap(s: State, j: int) -> bool:
+    """Whether one job of type j takes no more than an even part of `standing` of the cluster."""
+    return bool(s.n_types <= policy_floats(s)[STANDING] * slots(s)[j])
+
+
+@kernel
 def queues_are_long(s: State) -> bool:
     """Whether the proof applies."""
     return bool(s.n_waiting > LONG * s.n_servers)
@@ -91,7 +102,8 @@ def set_gains(s: State) -> None:
     """g_j anew: servers, or paces, have changed."""
     for j in range(s.n_types):
         room = max(s.n_servers, 1) / max(slots(s)[j], 1)
-        gains(s)[j] = math.pow(room, policy_floats(s)[EXPONENT]) * paces(s)[j]
+        gain(s)[j] = math.pow(room, policy_floats(s)[EXPONENT]) * paces(s)[j]
+        weight(s)[j] = weight_of_type(s, j, queue_length(s)[j])
 
 
 @kernel

@@ -32,11 +32,12 @@ MAKE_USE = MEMORY.count("make_use", kept=False)
 ENDED = MEMORY.count("completions")
 NEXT_ESTIMATE = MEMORY.count("next_estimate", start=256)
 ARRIVED = MEMORY.count("arrivals")
-GAINS = MEMORY.numbers("gains", per="type", kept=False)
 PACES = MEMORY.numbers("paces", per="type", start=1.0)
 ENDED_BY_TYPE = MEMORY.numbers("ended", per="type")
 COUNTED = MEMORY.numbers("counted", per="type")
 SLOTS = MEMORY.counts("slots", per="type", kept=False)
+CHEAP = MEMORY.count("cheap", kept=False)
+"""types of which a standing slot costs next to nothing"""
 
 # `floors`
 HOLDERS = MEMORY.servers("standing_slots", per="type")
@@ -66,5 +67,7 @@ KEYS = MEMORY.counts("keys", per=MEMO, columns=lambda store: store.state.n_resou
 VALUES = MEMORY.numbers("values", per=MEMO, kept=False, start=-1.0)
 
 # `fillings`
+CANDIDATES = MEMORY.counts("candidates", per="type", columns=2, kept=False)
+"""types of which somebody waits and fits, from large to small, and in the order of a filling"""
 HELD = MEMORY.number("held", kept=False)
 """the weight that a server would hold with the best filling"""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -23,6 +23,13 @@ class GuardedOptions(BetaOptions, FitOptions):
     """Options of the guarded policy; no scenario should need others than the defaults."""
 
     z: float = Field(0.0005, gt=0, description="h(Q): how fast beta grows with the queues")
+    hysteresis: Literal["share", "sublinear"] = Field(
+        "sublinear",
+        description="beta(Q): one that tends to 1, and reaches the whole region; or the paper's h(Q), which tends to b (also where b, p, z or beta are given)",
+    )
+    slack: float = Field(2.0, gt=0, description="sublinear: beta = 1 - slack / (1 + sum Q / scale)^power")
+    scale: float = Field(20.0, gt=0, description="sublinear: how many waiting jobs count as many")
+    power: float = Field(0.4, gt=0, lt=1, description="sublinear: how fast beta tends to 1")
     tightness: float = Field(
         20.0, ge=0, description="c: how many waiting jobs of each type the tightness of a packing is worth"
     )
@@ -52,7 +59,8 @@ class Guarded(Policy):
     summary = "packs tightly while queues are short; turns servers to max-weight configurations when they grow"
     Options = GuardedOptions
     memory = memory.MEMORY
-    keeps = frozenset({"free", "fit", "use"})
+    keeps = frozenset({"free", "fit", "use", "ranks"})
+    gained = True
     compiled = True
     arrive, complete = staticmethod(turning.arrive), staticmethod(turning.complete)
     join, leave, cancel = staticmethod(turning.join), staticmethod(turning.leave), staticmethod(turning.cancel)

@@ -25,12 +25,13 @@ from slotwise.scheduling import bitmap, fitindex
 from slotwise.scheduling.memory import call_at
 from slotwise.scheduling.moves import reindex, start
 from slotwise.scheduling.policies.fitting import fits, set_need, set_type_need
-from slotwise.scheduling.policies.guarded.fillings import best_filling, by_type, set_room, set_weights
+from slotwise.scheduling.policies.guarded.fillings import best_filling, by_type, refresh_weights, set_room
 from slotwise.scheduling.policies.guarded.floors import holders, release_slot, release_slots, serve_floors
 from slotwise.scheduling.policies.guarded.gains import notice_arrival, notice_end
 from slotwise.scheduling.policies.guarded.memory import CLOCK, MAKE_USE, NEXT_LOOK, PERSISTENCE, PLACE, SPOILS, TURN
 from slotwise.scheduling.policies.guarded.usable import TINY, count_servers, notice_use, spoilt
-from slotwise.scheduling.policies.slots import beta, note_reason
+from slotwise.scheduling.policies.slots import note_reason, share_of
+from slotwise.scheduling.queues import next_waiting
 from slotwise.scheduling.state import (
     CLASS,
     COUNT,
@@ -58,7 +59,7 @@ from slotwise.scheduling.state import (
     servers,
     weight,
 )
-from slotwise.scheduling.weights import best_configuration, best_weight, holds_within
+from slotwise.scheduling.weights import best_above, best_configuration, best_weight, holds_within
 
 SHORT, SINCE, LOST, TRIES = 0, 1, 2, 3
 """of TURN, for each server: the share of its best weight that it lacks, since which event, what that
@@ -145,12 +146,10 @@ def cancel(s: State, j: int, i: int) -> None:
 def refill(s: State, server: int) -> None:
     """Start the best filling on a packing server, or turn the server where that would weigh too little."""
     serve_floors(s, server)
-    set_weights(s)
-    share = beta(s)
-    # before the filling is looked for: a solver works where the filling is kept
-    best = best_weight(s, server) if share > 0.0 else 0.0
-    mine = best_filling(s, server)
-    if mine < share * best:
+    refresh_weights(s)
+    mine, share = best_filling(s, server), share_of(s, server)
+    best = best_above(s, server, mine, share) if share > 0.0 else -1.0
+    if best >= 0.0:
         note_reason(s, server, mine, share, best)
         turn(s, server)
     else:
@@ -177,18 +176,20 @@ def turn(s: State, server: int) -> None:
 def go_on_turning(s: State, server: int) -> None:
     """Start what the slots admit; end the turn when all that the server holds is within them, or nobody waits."""
     slots, on = configuration(s)[server], running(s)[server]
-    for n in range(s.n_types):
+    n = next_waiting(s, 0)
+    while n >= 0:
         j = order(s)[0, n]
         while on[j] < slots[j] and queue_length(s)[j] > 0:
             set_need(s, j)
             if not fits(s, server, need(s)):
                 break
             start(s, j, server)
+        n = next_waiting(s, n + 1)
     if s.n_waiting == 0 or holds_within(s, server, slots):
         float_table(s, TURN)[server, TRIES] = 0.0
         end_turn(s, server)
     else:
-        set_weights(s)
+        refresh_weights(s)
         best = best_weight(s, server)
         lose(s, server, 1.0 - _held(s, server) / best if best > 0.0 else 0.0)
         _open_slots(s, server)
@@ -204,7 +205,7 @@ def end_turn(s: State, server: int) -> None:
     s.resets += 1
     reindex(s, server)
     if s.n_waiting > 0:
-        set_weights(s)
+        refresh_weights(s)
         best_filling(s, server)
         _start_filling(s, server)
 
@@ -265,10 +266,12 @@ def _forget_slots(s: State, server: int) -> None:
 @kernel
 def _start_filling(s: State, server: int) -> None:
     """Start what choice(s)[1] says."""
-    for n in range(s.n_types):
+    n = next_waiting(s, 0)
+    while n >= 0:
         j = order(s)[0, n]
         for _ in range(choice(s)[1, j]):
             start(s, j, server)
+        n = next_waiting(s, n + 1)
     _place_smaller(s)
 
 
@@ -276,8 +279,10 @@ def _start_filling(s: State, server: int) -> None:
 def _place_smaller(s: State) -> None:
     """A smaller job may have come to the head of its line, and fit where the one before it did not."""
     if s.actual:
-        for j in range(s.n_types):
-            place_heads(s, j)
+        n = next_waiting(s, 0)
+        while n >= 0:
+            place_heads(s, order(s)[0, n])
+            n = next_waiting(s, n + 1)
 
 
 @kernel

@@ -20,9 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
-from slotwise.scheduling.policies.guarded.gains import set_gains, slots
+from slotwise.scheduling.policies.guarded.gains import is_cheap, set_gains, slots
 from slotwise.scheduling.policies.guarded.memory import (
+    BASE,
     BOUNDS,
+    CHEAP,
     HOSTS,
     KEYS,
     MEMO,
@@ -41,6 +43,7 @@ from slotwise.scheduling.policies.guarded.memory import (
     USE,
     VALUES,
 )
+from slotwise.scheduling.queues import weight_of_type
 from slotwise.scheduling.state import (
     State,
     allowed,
@@ -51,11 +54,14 @@ from slotwise.scheduling.state import (
     int_field,
     int_table,
     most,
+    offset,
     order,
     policy_floats,
     policy_ints,
     present_by_class,
+    queue_length,
     used,
+    weight,
 )
 
 NODES = 100
@@ -133,6 +139,9 @@ def count_servers(s: State) -> None:
         for j in range(s.n_types):
             slots(s)[j] += n * most(s)[c, j]
             rooms[j] += n * room if most(s)[c, j] > 0 else 0.0
+    policy_ints(s)[CHEAP] = 0
+    for j in range(s.n_types):
+        policy_ints(s)[CHEAP] += is_cheap(s, j)
     set_gains(s)
     policy_ints(s)[STALE] = 1
 
@@ -180,7 +189,7 @@ def _price_resources(s: State) -> None:
 
 @kernel
 def set_prices(s: State) -> None:
-    """Prices of jobs from those of resources; what was known of V is void."""
+    """Prices of jobs from those of resources, and the weights that follow; what was known of V is void."""
     J, R, p, pi = s.n_types, s.n_resources, prices(s), resource_prices(s)
     for r in range(R):
         largest = _largest(s, r)
@@ -191,6 +200,8 @@ def set_prices(s: State) -> None:
             p[j] += unit_prices(s)[r] * demand(s)[j, r]
         scarcity(s)[j] = hosts(s)[J] / hosts(s)[j] if hosts(s)[j] > 0.0 else 1.0
         p[j] *= scarcity(s)[j]
+        offset(s)[j] = policy_floats(s)[BASE] * p[j]
+        weight(s)[j] = weight_of_type(s, j, queue_length(s)[j])
     for place in range(MEMO):
         _known(s)[place] = -1.0
     policy_ints(s)[STALE] = 0
