@@ -8,6 +8,9 @@ READY  := $(VENV)/.ready
 export PIP_NO_CACHE_DIR := 1
 export MPLCONFIGDIR     := $(CURDIR)/build/matplotlib
 export TMPDIR           := $(CURDIR)/build/tmp
+# Bytecode is kept, also where the environment says otherwise: tests start hundreds of processes.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX := $(CURDIR)/build/bytecode
 $(shell mkdir -p $(MPLCONFIGDIR) $(TMPDIR))
 
 .DEFAULT_GOAL := help
@@ -28,6 +31,7 @@ run: $(READY) ## reproduce the paper's evaluation and open the way to its report
 	$(BIN)/slotwise reproduce --out build/reproduce
 
 test: $(READY) ## every test; then the core again with the compiler off
+	$(BIN)/slotwise warm
 	$(BIN)/python -m pytest -n 2
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n 2 -m core
 

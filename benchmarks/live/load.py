@@ -102,6 +102,7 @@ def bulk(turns: int = 5) -> list[dict[str, Any]]:
     job = {"argv": ["python", "train.py", "--seed", "1"], "type": "one"}
     whole: list[float] = []
     alone: list[float] = []
+    inside: list[float] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "c.toml").write_text(CLUSTER)
@@ -119,11 +120,13 @@ def bulk(turns: int = 5) -> list[dict[str, Any]]:
                 )
                 whole.append(BULK / (time.perf_counter() - began))
                 assert len(answer.json()["ids"]) == BULK
+                began = time.perf_counter()
                 ledger.submit([new] * BULK, time.time())
                 batch, _ = ledger.take()
-                began = time.perf_counter()
+                decided = time.perf_counter()
                 store.commit(batch)
-                alone.append(BULK / (time.perf_counter() - began))
+                alone.append(BULK / (time.perf_counter() - decided))
+                inside.append(BULK / (time.perf_counter() - began))
         store.close()
     ratio = statistics.median(a / b for a, b in zip(whole[1:], alone[1:], strict=True))
     return [
@@ -240,7 +243,7 @@ def large(servers: int, waiting: int = WAITING, events: int = 4000) -> dict[str,
         retention.checkpoint(store, ledger)
         live = list(ledger.live)
         decisions = []
-        for n in range(events):  # an end, and what is placed instead; and an arrival
+        for n in range(min(events, len(live))):  # an end, and what is placed instead; and an arrival
             job = live[n]
             decisions.append(timed(lambda job=job: ledger.ended(Ended(job, 1, 0, 3.0), 3.0))[1])  # type: ignore[misc]
             decisions.append(timed(lambda n=n: ledger.submit([kinds[n % 3]], 3.0))[1])  # type: ignore[misc]

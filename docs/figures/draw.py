@@ -65,7 +65,7 @@ def policies() -> None:
             axes.plot([queue], [at], marker="o", markersize=9, color=style.colour, markerfacecolor=face, mew=2)
             text = f"{queue:,.3g}" if queue < 1000 else f"{queue:,.0f}"
             words = text if result.stable else f"{text}, grows" if result.grows else f"{text}, not settled"
-            right = queue > 500
+            right = queue > 2000
             offset, side = (-9, "right") if right else (9, "left")
             axes.annotate(
                 words, (queue, at), (offset, 0), textcoords="offset points", ha=side, va="center", fontsize=9

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from types import FunctionType
 from typing import Any, TypeVar, cast
 
 import llvmlite
@@ -33,6 +34,18 @@ def kernel(function: F) -> F:
     from slotwise._compiler import dispatcher
 
     return cast(F, dispatcher(function, stamp))
+
+
+@cache
+def plain(function: F) -> F:
+    """A kernel, with the kernels that it calls, as the Python that it is: for so little work that compiling, or loading, takes longer."""
+    if not JIT:
+        return function
+    original: Any = function.py_func  # type: ignore[attr-defined]
+    called = {name: original.__globals__.get(name) for name in original.__code__.co_names}
+    others = {name: plain(one) for name, one in called.items() if hasattr(one, "py_func")}
+    made = FunctionType(original.__code__, original.__globals__ | others, original.__name__, original.__defaults__)
+    return cast(F, made)
 
 
 def hook_value(function: Any, signature: Any) -> Any:

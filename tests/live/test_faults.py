@@ -408,6 +408,27 @@ def test_a_killed_supervisor_under_the_service(tmp_path: Path, until: Until) -> 
             os.kill(int(lock.read_text()), signal.SIGKILL)
 
 
+def test_killed_between_the_first_commit_and_the_first_start(tmp_path: Path, until: Until) -> None:
+    """The supervisor is new and has never heard of any job; the placement is durable, and is carried out by the next service."""
+    url = f"sqlite:///{tmp_path}/x.db"
+
+    def new_service() -> Service:
+        engine = LocalEngine(tmp_path / "engine", {one.name: one for one in SERVERS})
+        return Service(open_store(url), engine, SETUP)
+
+    service = new_service()
+    service.engine.start = lambda starts: None  # type: ignore[method-assign]  # as if it were killed before
+    service.loop.submit([ONE._replace(body=json.dumps({"argv": ["true"]}))]).result(30)
+    service.close()
+    again = new_service()
+    try:
+        until(again.loop, lambda: again.store.counts() == {"done": 1})
+    finally:
+        again.close()
+        os.kill(int((tmp_path / "engine" / "lock").read_text()), signal.SIGKILL)
+    exact(url, 1)
+
+
 RAISING = """
 from slotwise.scheduling.api import FitOptions, Policy, State, first_fit, need, queue_length, set_need, start
 

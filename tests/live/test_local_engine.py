@@ -185,6 +185,40 @@ def test_a_claim_without_a_process_is_not_started_again(folder: Path) -> None:
     driver.engine.close()
 
 
+def test_after_the_machine_went_down(folder: Path) -> None:
+    """Lines of the log may be missing then, so what has no end in it may have run: it is lost, once and for all, and is not started again."""
+    folder.mkdir()
+    (folder / "log").write_text("B another-boot\nC 1 1\nC 2 1\nP 2 1 1 5\nE 3 1 0 1.5\n")
+    driver = Driver(folder)
+    known = driver.engine.known([(n, 1, "a") for n in (1, 2, 3, 4)])  # of the fourth nothing was synced
+    assert isinstance(known[1, 1], Lost)
+    assert isinstance(known[2, 1], Lost)
+    assert known[3, 1] == Ended(3, 1, 0, 1.5)
+    assert isinstance(known[4, 1], Lost)
+    assert "machine went down" in known[4, 1].reason
+    driver.start(4, "touch", str(folder / "twice"))  # a service that was killed before it wrote the loss down, say
+    assert isinstance(driver.until_ended(1)[4], Lost)
+    driver.start(5, "true")
+    assert isinstance(driver.until_ended(1)[5], Ended)
+    driver.engine.close()
+    os.kill(supervisor_of(folder), signal.SIGKILL)
+    again = Driver(folder)  # in the same boot: what it never heard of has never run
+    known = again.engine.known([(n, 1, "a") for n in (4, 6)])
+    assert isinstance(known[4, 1], Lost)
+    assert known[6, 1] == Unknown()
+    again.engine.close()
+    assert not (folder / "twice").exists()
+
+
+def test_a_supervisor_without_a_log_starts_nothing_that_may_have_run(folder: Path) -> None:
+    driver = Driver(folder)
+    assert isinstance(driver.engine.known([(1, 1, "a")])[1, 1], Lost)
+    assert driver.engine.known([(2, 1, "a")])[2, 1] == Unknown()  # asked for later: it was placed since
+    driver.start(2, "true")
+    assert isinstance(driver.until_ended(1)[2], Ended)
+    driver.engine.close()
+
+
 def test_stop(driver: Driver, tmp_path: Path) -> None:
     driver.start(1, "sleep", "100")
     driver.start(

@@ -99,6 +99,6 @@ def test_runs_of_a_trace_carry_the_srpt_bound(count: int) -> None:
 
 def test_no_bound_where_servers_come_and_go() -> None:
     events = [{"at": 10.0, "action": "join", "servers": "s"}]
-    result = simulate(trace_scenario(20, events=events))
+    result = simulate(trace_scenario(20, events=events), "best-fit")
     assert result.bound.kind == "none"
     assert "join" in result.bound.assumptions[0]

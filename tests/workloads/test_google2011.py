@@ -266,7 +266,7 @@ def test_garbage_is_refused_or_counted_but_never_a_crash(tmp_path: Path) -> None
     rng = np.random.default_rng(0)
     path = tmp_path / "part-0.csv"
     refused: list[str] = []
-    for _ in range(150):
+    for _ in range(80):
         at, length = int(rng.integers(0, len(good) + 1)), int(rng.integers(0, 6))
         path.write_bytes(good[:at] + odd[int(rng.integers(len(odd)))] + good[at + length :])
         for skip in (False, True):
@@ -274,7 +274,7 @@ def test_garbage_is_refused_or_counted_but_never_a_crash(tmp_path: Path) -> None
                 import_trace("google2011", [path], skip_bad=skip)
             except InputError as problem:
                 refused.append(str(problem))
-    assert 20 < len(refused) < 280
+    assert 15 < len(refused) < 150
     assert all(str(path) in message and "\n" not in message for message in refused), refused
 
 

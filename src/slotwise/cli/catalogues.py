@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from slotwise.cli.running import policy_names
+from slotwise.cli.completing import policy_names
 from slotwise.looks.terminal import listing, show
 from slotwise.model import load_scenario, shipped_scenarios
-from slotwise.scheduling.policies import POLICIES, make_policy
 
 
 def policies(
@@ -25,6 +24,11 @@ def policies(
       slotwise policies
       slotwise policies guarded
     """
+    from slotwise.scheduling.policies import (  # with the compiler, for which `scenarios` need not wait
+        POLICIES,
+        make_policy,
+    )
+
     if name is None:
         table = listing("policy", "what it does")
         for each in POLICIES.values():

@@ -8,13 +8,13 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from slotwise.cli.completing import policy_names
 from slotwise.cli.running import (
     JsonOption,
     ScenarioArgument,
     SetOption,
     WorkersOption,
     messages,
-    policy_names,
     refuse_idle,
 )
 from slotwise.cli.tables import between

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,28 +13,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from slotwise.cli.compiling import shown
+from slotwise.cli.completing import scenario_names
 from slotwise.errors import InputError
-from slotwise.model import Scenario, shipped_scenarios
+from slotwise.model import Scenario
 from slotwise.simulation.choice import Choice
 from slotwise.simulation.engines import OnProgress
-
-
-def scenario_names(incomplete: str) -> list[str]:
-    """For completion: those that ship, and scenario files from here on."""
-    files = (
-        [*Path().glob(f"{incomplete}*.toml"), *Path().glob(f"{incomplete}*/")] if incomplete.count("*") == 0 else []
-    )
-    names = [*shipped_scenarios(), *(f"{path}/" if path.is_dir() else str(path) for path in sorted(files))]
-    return [name for name in names if name.startswith(incomplete)]
-
-
-def policy_names(incomplete: str) -> list[str]:
-    """For completion: a policy, or one more after a comma."""
-    from slotwise.scheduling.policies import POLICIES  # with the compiler: not for commands that run nothing
-
-    before = incomplete[: incomplete.rfind(",") + 1]
-    return [before + name for name in POLICIES if (before + name).startswith(incomplete)]
-
 
 ScenarioArgument = Annotated[
     str,

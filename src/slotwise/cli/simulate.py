@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from slotwise.cli.completing import policy_names
 from slotwise.cli.output import CsvOption, OutOption, Output, command_line
 from slotwise.cli.running import (
     AddressOption,
@@ -14,7 +15,6 @@ from slotwise.cli.running import (
     ScenarioArgument,
     SetOption,
     WorkersOption,
-    policy_names,
     progress,
     say,
     with_options,

@@ -8,12 +8,12 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from slotwise.cli.completing import policy_names
 from slotwise.cli.running import (
     JsonOption,
     ScenarioArgument,
     SetOption,
     WorkersOption,
-    policy_names,
     progress,
     refuse_idle,
     say,

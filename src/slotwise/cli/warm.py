@@ -9,7 +9,7 @@ import typer
 
 from slotwise._kernel import JIT, cache_path
 from slotwise.cli.compiling import name_of, shown
-from slotwise.cli.running import policy_names
+from slotwise.cli.completing import policy_names
 from slotwise.errors import SlotwiseError
 from slotwise.scheduling.hooks import HOOKS
 from slotwise.scheduling.policies import POLICIES, make_policy

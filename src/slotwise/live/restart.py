@@ -118,7 +118,7 @@ def take_up(loop: Loop, engine: Engine) -> None:
     """Ask the engine about every job that has not ended, and about its servers; before the loop starts, after the engine is open."""
     ledger = loop.ledger
     live = [(job, one.attempt, one.server) for job, one in ledger.live.items()]
-    known = engine.known(live) if live else {}
+    known = engine.known(live)
     again: list[Placement] = []
     for job, attempt, server in live:
         fact = known.get((job, attempt), Unknown())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import signal
@@ -144,6 +145,9 @@ def serve(options: Options) -> None:
             ssl_certfile=options.certificate,
             ssl_keyfile=options.key,
         )
+        gc.collect()
+        gc.freeze()  # what was loaded stays: it need not be looked through again and again
+        gc.set_threshold(50_000, 20, 50)  # a bulk submission makes 100,000 objects that all go
         Server(config, f"{scheme}://{shown}:{port}", service).run(sockets=[sock])
     finally:
         service.close()

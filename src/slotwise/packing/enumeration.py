@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from slotwise._kernel import plain
 from slotwise.packing.kernels.lattice import walk
 from slotwise.packing.space import Predicate, Space, broken
 
@@ -14,6 +15,10 @@ STEPS = 80_000_000
 """By default an enumeration of additive demands looks at this many configurations, divided by types x resources."""
 PREDICATE_BUDGET = 300_000
 """By default a predicate is called about this often."""
+
+
+FEW = 5_000
+"""steps that plain Python does before the compiler would be ready"""
 
 
 class Enumeration(NamedTuple):
@@ -53,11 +58,14 @@ def _walk(space: Space, budget: int, maximal: bool) -> tuple[NDArray[np.int64], 
     demand = np.ascontiguousarray(space.demand[types])
     count = np.zeros(len(types), np.int64)
     free = np.zeros(len(space.capacity), np.int64)
-    found, complete = walk(
-        demand, space.capacity, maximal, budget, count, free, np.zeros((0, len(types)), np.int64)
-    )
+    nothing = np.zeros((0, len(types)), np.int64)
+    way, few = plain(walk), min(budget, FEW // demand.size)
+    found, complete = way(demand, space.capacity, maximal, few, count, free, nothing)
+    if not complete and few < budget:
+        way = walk
+        found, complete = way(demand, space.capacity, maximal, budget, count, free, nothing)
     rows = np.zeros((found, len(types)), np.int64)
-    walk(demand, space.capacity, maximal, budget, count, free, rows)
+    way(demand, space.capacity, maximal, budget if way is walk else few, count, free, rows)
     configurations = np.zeros((found, space.n_types), np.int64)
     configurations[:, types] = rows
     return configurations, complete

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from slotwise._kernel import plain
 from slotwise.errors import InputError
 from slotwise.packing.kernels.simplex import maximise
 
@@ -26,6 +27,8 @@ BUDGET = 2_000_000_000
 """Tableau and candidate entries worked on before the search for vertices stops (some seconds)."""
 DIRECTIONS = 128
 """Random weights to start from: they find most vertices for next to nothing."""
+FEW = 200
+"""cells of a tableau that plain Python pivots before the compiler would be ready"""
 SLOW = 50
 """What an entry costs once 64 bits are too few."""
 
@@ -118,7 +121,7 @@ def _optimum(vertices: NDArray[np.int64], p: NDArray[np.int64]) -> tuple[Matrix,
     tableau[v, J] = 0
     labels = np.arange(v + J, dtype=np.int64)
     exact, exact_labels = tableau.copy(), labels.copy()
-    denominator, pivots, enough = maximise(tableau, labels, 1)
+    denominator, pivots, enough = (plain(maximise) if tableau.size <= FEW else maximise)(tableau, labels, 1)
     work = (pivots + 1) * tableau.size
     final: Matrix = tableau
     if not enough:

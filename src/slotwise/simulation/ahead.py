@@ -18,17 +18,20 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import IO, Any
 
 from slotwise._kernel import JIT, is_compiled
-from slotwise.scheduling import calls, drive
+from slotwise.packing.kernels import lattice, simplex
+from slotwise.scheduling import calls, drive, fitindex
 from slotwise.scheduling.hooks import HOOKS
 from slotwise.scheduling.policy import Policy
 from slotwise.scheduling.store import linked_late
-from slotwise.simulation import churn, loop, measuring
+from slotwise.simulation import churn, ends, loop, measuring
+from slotwise.theory import erlang
 from slotwise.workloads import merge
 
-LOOP, CHURN, SCHEDULER = "loop", "churn", "scheduler"
+LOOP, CHURN, SCHEDULER, REST = "loop", "churn", "scheduler", "rest"
 DRIVERS: dict[str, tuple[Any, ...]] = {
     LOOP: (loop.run_jobs, drive.join_all, measuring.finish, merge.merge),
     CHURN: (churn.run,),
+    REST: (lattice.walk, simplex.maximise, fitindex.clear, ends.insert, erlang._loss),
     SCHEDULER: (calls.submit, calls.complete, calls.join, calls.fail),
 }
 """pieces that are compiled by being used, with kernels by which they are known to be there"""

@@ -5,17 +5,21 @@ from __future__ import annotations
 import gc
 import sys
 
+import numpy as np
+
 from slotwise.model import load_scenario
+from slotwise.packing.kernels import lattice, simplex
 from slotwise.scheduling import Scheduler
 from slotwise.scheduling.hooks import late, nothing
 from slotwise.scheduling.moves import start
 from slotwise.scheduling.policies import POLICIES  # all hooks are in these modules
 from slotwise.scheduling.policy import Policy
 from slotwise.scheduling.state import PRESENT, STATUS, State, servers
-from slotwise.simulation import ahead
+from slotwise.simulation import ahead, ends
 from slotwise.simulation.choice import Choice
 from slotwise.simulation.replication import Task, replicate
 from slotwise.simulation.workload import jobs_of
+from slotwise.theory import erlang
 
 
 def begin(s: State, j: int, i: int) -> None:
@@ -40,6 +44,12 @@ class Idle(Policy):
     arrive = complete = join = leave = cancel = tick = staticmethod(nothing)
 
 
+class Filed(Idle):
+    """The same, with an index of free room."""
+
+    keeps = frozenset({"free", "fit"})
+
+
 def compile_piece(piece: str) -> None:
     """Compile it, or find it in the cache."""
     assert POLICIES
@@ -49,6 +59,8 @@ def compile_piece(piece: str) -> None:
         _simulate("cluster.events=[{at=0.1,action='drain',servers='server',count=1}]")
     elif piece == ahead.SCHEDULER:
         _schedule()
+    elif piece == ahead.REST:
+        _rest()
     else:
         late(ahead.function_of(piece))
 
@@ -74,6 +86,17 @@ def _schedule() -> None:
     scheduler.tick()
     scheduler.fail_server(server)
     scheduler.remove_server(server)
+
+
+def _rest() -> None:
+    """What is only needed where there is much of something: otherwise plain Python does it."""
+    one, row = np.ones((1, 1), np.int64), np.ones(1, np.int64)
+    lattice.walk(one, row, True, 1, row.copy(), row.copy(), one.copy())
+    simplex.maximise(np.array([[1, 1], [-1, 0]]), np.arange(2), 1)
+    ends.insert(np.zeros((2, 2)), 1, 1, 0, 1.0)
+    erlang._loss(1, 1.0)
+    scenario = load_scenario("example1")
+    Scheduler(scenario.cluster, scenario.types, Filed())
 
 
 def main() -> None:

@@ -14,8 +14,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from slotwise._kernel import kernel
+from slotwise._kernel import kernel, plain
 from slotwise.errors import InputError
+
+FEW = 20_000
+"""steps that plain Python does before the compiler would be ready"""
 
 
 @kernel
@@ -29,7 +32,9 @@ def _loss(n: int, a: float) -> float:
 def erlang_b(n: int, a: float) -> float:
     """The share of arrivals that find all n servers busy and are lost (M/G/n/n)."""
     _check(n, a)
-    return _loss(n, a) if a > 0 else float(n == 0)
+    if a == 0:
+        return float(n == 0)
+    return (plain(_loss) if n <= FEW else _loss)(n, a)
 
 
 def erlang_c(n: int, a: float) -> float:

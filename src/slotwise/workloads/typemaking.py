@@ -27,7 +27,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from slotwise.errors import InputError
-from slotwise.workloads.covers import assign, choose_covers
 from slotwise.workloads.fitting import split_to_fit
 from slotwise.workloads.traces.schema import Trace
 from slotwise.workloads.typenames import names_by_size
@@ -285,6 +284,11 @@ def _waste_bounded(
     points, seconds, of = _distinct(trace)
     scaled = points / capacity
     asks = scaled.any(axis=1)
+    from slotwise.workloads.covers import (  # with the compiler: not for commands that make no types
+        assign,
+        choose_covers,
+    )
+
     covers = choose_covers(scaled[asks], seconds[asks], types, tries=tries, seed=seed) if asks.any() else scaled[:1]
     # Back to the trace's own numbers: a cover's coordinates are coordinates of points, so look them up.
     actual = np.empty_like(covers)

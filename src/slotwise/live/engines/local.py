@@ -181,8 +181,6 @@ class LocalEngine:
                 log.warning("the supervisor has gone; starting another")
 
     def _ask(self, attempts: Sequence[Attempt]) -> list[Any]:
-        if not attempts:
-            return []
         with self._answered:
             number = next(self._numbers)
             deadline = time.monotonic() + CONNECT_SECONDS

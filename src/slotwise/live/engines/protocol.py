@@ -135,7 +135,8 @@ class Engine(Protocol):
         """End an attempt because its user wants it; the end is told as `Ended`."""
 
     def known(self, attempts: Sequence[tuple[int, int, str]]) -> dict[Attempt, Known]:
-        """After a restart: what is known of these (job, attempt, server)."""
+        """After a restart, before anything is started: what is known of these (job, attempt, server). These are all that may have been started
+        before, so it is also asked where there are none."""
 
     def settled(self, attempts: Sequence[Attempt]) -> None:
         """Their ends are written down: the engine may forget them."""

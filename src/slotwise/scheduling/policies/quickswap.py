@@ -83,7 +83,9 @@ def arrive(s: State, j: int, i: int) -> None:
     if int_field(s, SWAPPING)[j] > 0 and head(s, j) == i:  # thrown back, it may be smaller than the first before it
         for other in range(s.n_places):
             if target(s, other) == j and jobs(s)[i, SERVER] == WAITING:
-                use_room(s, other)
+                set_job_need(s, i)
+                if fits(s, other, need(s)):
+                    use_room(s, other)
     if jobs(s)[i, SERVER] == WAITING:
         swap_one_for(s, j)
 

@@ -23,7 +23,6 @@ from typing import Any
 import polars as pl
 
 from slotwise.errors import InputError
-from slotwise.scheduling.compact import unpacked
 from slotwise.workloads.traces.importing import Format, Intake, Reading
 from slotwise.workloads.traces.schema import DEMAND, Servers, TraceMeta
 
@@ -144,6 +143,8 @@ def _table(path: Path, table: str) -> Iterator[tuple[Any, ...]]:
 
 
 def _tale(intake: Intake, path: Path) -> Tale:
+    from slotwise.scheduling.compact import unpacked  # with the compiler: no other format needs it
+
     kept = min(_table(path, "checkpoint"), default=None, key=lambda row: row[0])
     if kept is None:
         raise InputError("has no situation", where=str(path), remedy="give a store that `slotwise serve` has used")
