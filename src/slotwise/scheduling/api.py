@@ -13,8 +13,8 @@ A policy is a subclass of `Policy` with hooks: functions `hook(s, a, b) -> None`
     tick(s, 0, 0)           the policy's own clock has rung; set s.tick_rate to be called
     file(s, server, 0)      what is kept of the server was put back from a situation: work out what follows from it
 
-Only `start(s, j, server)` moves a job: it starts the head of line of type j on the server and returns the job, or -1 if nobody
-waits, the server takes no jobs, has no room or may not hold the type; then the event ends with an error that says so. Started jobs stay where they are.
+Only `start(s, j, server)` moves a job: it starts the head of line of type j on the server and returns the job (`start_job(s, i, server)`:
+waiting job i, wherever in its line it stands), or -1 if nobody waits, the server takes no jobs, has no room or may not hold the type; then the event ends with an error that says so. Started jobs stay where they are.
 What was started before the error stays started: nothing here is interrupted.
 
 Numbers of the state, to be read: s.n_types, s.n_resources, s.n_classes, s.n_waiting, s.n_running, s.n_servers (those that take
@@ -41,6 +41,13 @@ Looking for servers. The first line gives the size to look for, by the type or b
     first_fit(s, need(s), start)    the lowest number >= start that does, -1 where none; keeps = {"tree"}
     best_fit(s, need(s))            one of the least score(s)[class] . (free, 1), -1 where none; keeps = {"fit"}
     count_fits(s, need(s), -1)      how many do; with k >= 0 number k of them; keeps = {"fit"}
+
+Looking for jobs, among all that wait and by what each really asks for; keeps = {"line"}. -1 where there is none:
+
+    first_in_line(s)                who has waited longest of all
+    oldest_that_fits(s, room, c)    of those that fit the room on a server of class c, such as free(s)[server]
+    largest_that_fits(s, room, c, BY_SHARE)   the one with the largest share of a resource; BY_DOT: with the largest dot product
+    set_job_need(s, i); need(s)     what waiting job i asks for
 
 By chance (the numbers come from the state, so runs repeat): below(s, n) in 0..n - 1 and uniform(s) in [0, 1).
 What the policy remembers is declared in a `Memory`, which is its `memory`:
@@ -70,8 +77,11 @@ from slotwise.scheduling.firsttree import first_fit
 from slotwise.scheduling.fitindex import best as best_fit
 from slotwise.scheduling.fitindex import count as count_fits
 from slotwise.scheduling.fitindex import score
-from slotwise.scheduling.moves import start
-from slotwise.scheduling.policies.fitting import fits, set_need
+from slotwise.scheduling.line import BY_DOT, BY_SHARE, first_in_line
+from slotwise.scheduling.line import largest as largest_that_fits
+from slotwise.scheduling.line import oldest as oldest_that_fits
+from slotwise.scheduling.moves import start, start_job
+from slotwise.scheduling.policies.fitting import fits, set_job_need, set_need
 from slotwise.scheduling.policy import FitOptions, Options, Policy
 from slotwise.scheduling.policymemory import Memory
 from slotwise.scheduling.queues import oldest_head
@@ -119,6 +129,8 @@ def takes(s: State, server: int, size: NDArray[np.int64]) -> bool:
 
 __all__ = [
     "ABSENT",
+    "BY_DOT",
+    "BY_SHARE",
     "CLASS",
     "COUNT",
     "DRAINING",
@@ -140,6 +152,7 @@ __all__ = [
     "count_fits",
     "demand",
     "first_fit",
+    "first_in_line",
     "float_field",
     "float_table",
     "free",
@@ -148,10 +161,12 @@ __all__ = [
     "int_table",
     "job_demand",
     "jobs",
+    "largest_that_fits",
     "mean_service",
     "most",
     "need",
     "oldest_head",
+    "oldest_that_fits",
     "policy_floats",
     "policy_ints",
     "queue_length",
@@ -159,8 +174,10 @@ __all__ = [
     "score",
     "sequence",
     "servers",
+    "set_job_need",
     "set_need",
     "start",
+    "start_job",
     "takes",
     "uniform",
     "weight",

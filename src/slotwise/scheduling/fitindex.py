@@ -42,6 +42,8 @@ GROUP_COLUMNS = 8
 CELLS_PER_CLASS = 1024
 WORDS = CELLS_PER_CLASS // 32
 MAX_AXES = 10
+MARGIN = 1e-9
+"""by which a bound on scores must be worse, so that rounding decides nothing"""
 
 
 def axis_cells(n_resources: int) -> int:
@@ -316,11 +318,30 @@ def best(s: State, need: NDArray[np.int64]) -> int:
         if not may_hold(s, c):
             continue
         coefficients, size, words = score(s)[c], capacity(s)[c], filled(s)[c]
-        rows = words[0]
+        if need[0] > size[0]:
+            continue
+        # cells with less of the first resource than is needed come first, and are left out; so, where there are two resources and a
+        # word has all steps of the second, are those with less of that
+        block = axis ** (axes - 1)
+        first = need[0] * axis // (size[0] + 1) * block
+        mask = np.int64(-1)
+        if s.n_resources == 2 and axis == 32:
+            mask = np.int64(-1) << (min(need[1], size[1] + 1) * axis // (size[1] + 1))
+        rest_least = coefficients[s.n_resources]
+        for r in range(1, s.n_resources):
+            rest_least += coefficients[r] * (need[r] if coefficients[r] > 0 else size[r])
+        rows = words[0] & (np.int64(-1) << (first >> 5))
         while rows != 0:
             row = trailing_zeros(rows)
             rows &= rows - 1
-            word = words[1 + row]
+            if coefficients[0] > 0:
+                # what follows has no less of the first resource, and so no better score
+                low = (((row << 5) // block) * (size[0] + 1) + axis - 1) // axis
+                if rest_least + coefficients[0] * max(low, need[0]) > least + MARGIN:
+                    break
+            word = words[1 + row] & mask
+            if row == first >> 5:
+                word &= np.int64(-1) << (first & 31)
             while word != 0:
                 cell = (row << 5) + trailing_zeros(word)
                 word &= word - 1

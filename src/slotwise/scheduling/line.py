@@ -30,6 +30,7 @@ from slotwise.scheduling.linetree import (
     high,
     low,
     nodes,
+    promises,
     roots,
     shortest_time,
     stack,
@@ -88,28 +89,40 @@ def largest(s: State, room: NDArray[np.int64], c: int, rule: int) -> int:
     BY_SHARE: the largest share of any resource of the largest servers, then the sum of the shares. BY_DOT: the sum of the products of
     the shares of demand and room, of a server of class c. Of equal ones the oldest."""
     file_last(s)
-    rows, lows, todo = nodes(s), low(s), stack(s)
+    rows, lows, todo, promise = nodes(s), low(s), stack(s), promises(s)
     whole = capacity(s)[c] if rule == BY_DOT else largest_capacity(s)
     best, first, second = NOBODY, 0.0, 0.0
-    n = _roots_for(s, c)
-    while n > 0:
-        n -= 1
-        node = todo[n]
-        if not covered(lows[node], room):
+    for g in range(s.n_line_groups):
+        node, n = roots(s)[g], 0
+        if node < 0 or (s.restricted and not allowed(s)[c, type_of_group(s)[g]]) or not covered(lows[node], room):
             continue
         a, b = _score(s, node, room, whole, rule)
-        if best >= 0 and not _beats(a, b, rows[node, OLDEST], first, second, rows[best, OLDEST]):
-            continue
-        if rows[node, LEVEL] < 0:
-            best, first, second = node, a, b
-            continue
-        left, right = rows[node, LEFT], rows[node, RIGHT]
-        a, b = _score(s, left, room, whole, rule)
-        e, f = _score(s, right, room, whole, rule)
-        right_first = _beats(e, f, rows[right, OLDEST], a, b, rows[left, OLDEST])
-        todo[n] = left if right_first else right
-        todo[n + 1] = right if right_first else left
-        n += 2
+        while True:
+            # down to the more promising child; the other one, where any job in it may fit, is kept for later
+            if best < 0 or _beats(a, b, rows[node, OLDEST], first, second, rows[best, OLDEST]):
+                if rows[node, LEVEL] < 0:
+                    best, first, second = node, a, b
+                else:
+                    node, other = rows[node, LEFT], rows[node, RIGHT]
+                    fits, other_fits = covered(lows[node], room), covered(lows[other], room)
+                    if fits:
+                        a, b = _score(s, node, room, whole, rule)
+                    if other_fits:
+                        e, f = _score(s, other, room, whole, rule)
+                        if fits:
+                            if _beats(e, f, rows[other, OLDEST], a, b, rows[node, OLDEST]):
+                                node, other = other, node
+                                a, b, e, f = e, f, a, b
+                            todo[n], promise[n, 0], promise[n, 1] = other, e, f
+                            n += 1
+                        else:
+                            node, a, b = other, e, f
+                    if fits or other_fits:
+                        continue
+            if n == 0:
+                break
+            n -= 1
+            node, a, b = todo[n], promise[n, 0], promise[n, 1]
     return int(rows[best, LEFT]) if best >= 0 else NOBODY
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
-from slotwise.scheduling.memory import floats, highest_bit, int_rows, ints, short_rows
+from slotwise.scheduling.memory import float_rows, floats, highest_bit, int_rows, ints, short_rows
 from slotwise.scheduling.state import TYPE, State, demand, job_demand, job_times, jobs, sequence
 
 UP, LEFT, RIGHT, LEVEL, AXIS, BIT, OLDEST, YOUNGEST = 0, 1, 2, 3, 4, 5, 6, 7
@@ -94,6 +94,12 @@ def stack(s: State) -> NDArray[np.int64]:
 
 
 @kernel
+def promises(s: State) -> NDArray[np.float64]:
+    """(stack, 2): what the nodes on the stack promise."""
+    return float_rows(s.at_line_promise, s.n_line_stack, 2)
+
+
+@kernel
 def clear(s: State) -> None:
     """Nobody waits."""
     s.line_last = -1
@@ -110,6 +116,16 @@ def file_last(s: State) -> None:
         i = s.line_last
         s.line_last = -1
         insert(s, i)
+
+
+@kernel
+def oldest_born(s: State, never: int) -> int:
+    """The order of arrival of the job that has waited longest, or `never` where nobody waits."""
+    born = sequence(s)[s.line_last] if s.line_last >= 0 else never
+    for g in range(s.n_line_groups):
+        if roots(s)[g] >= 0:
+            born = min(born, nodes(s)[roots(s)[g], OLDEST])
+    return born
 
 
 @kernel

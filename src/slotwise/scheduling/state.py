@@ -165,6 +165,7 @@ class State:
     at_line_type_group: int
     at_line_shift: int
     at_line_stack: int
+    at_line_promise: int
     at_tree: int
     at_tree_types: int
     at_groups: int

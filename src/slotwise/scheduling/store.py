@@ -365,6 +365,7 @@ class Store:
         self.put("line_shift", np.array([max(0, linetree.TOP_BIT - bit) for bit in bits], np.int64))
         s.n_line_stack = linetree.TIES + 128 * s.n_resources + len(first)
         self.put("line_stack", np.zeros(s.n_line_stack, np.int64))
+        self.put("line_promise", np.zeros((s.n_line_stack, 2)))
         if s.keeps_line:
             s.hook_line = late(linetree.keep)
         linetree.clear(s)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from slotwise._kernel import kernel
+from slotwise.scheduling.linetree import oldest_born
 from slotwise.scheduling.memory import natural
 from slotwise.scheduling.state import (
     HEAD,
@@ -133,6 +134,8 @@ def note_lost(m: Meter, i: int, work: float) -> None:
 def oldest_waiting(s: State) -> int:
     """The sequence number of the job that has waited longest; NEVER where nobody waits, or queues belong to servers."""
     oldest = NEVER
+    if s.keeps_line:
+        return oldest_born(s, NEVER)
     if s.n_waiting > 0 and not s.own_queues:
         for j in range(s.n_types):
             head = queues(s)[j, HEAD]
