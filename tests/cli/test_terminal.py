@@ -282,12 +282,14 @@ def test_tab_completes_in_the_shell(here: Path, shell: str) -> None:
 def test_a_mistake_is_seen_before_anything_is_compiled(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(ahead, "compiled", lambda: False)
+    asked: list[str] = []
+    monkeypatch.setattr(ahead, "compile_pieces", asked.extend)
     for arguments in (["simulate", "example1", "-p", "nope"], ["compare", "example1", "--policy", "fifo,nope"]):
         with pytest.raises(SystemExit) as ended:
             main(arguments)
         assert ended.value.code == cli.BAD_INPUT
         assert "nope" in capsys.readouterr().err.splitlines()[0]
+    assert asked == []
 
 
 def test_interrupted_while_it_is_imported(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

@@ -66,6 +66,7 @@ RUN_ELSEWHERE = {
     "slotwise compare NAME --policy guarded,algorithm1,best-fit,m14": "docs/figures/draw.py",
     "slotwise trace import": "docs/guides/own-trace.md",
     "slotwise serve": "docs/guides/serve.md",
+    "slotwise warm": "docs/guides/install.md",
     "make docs": "Makefile",
     "make bench": "Makefile",
     "python docs/figures/draw.py": "docs/figures/draw.py",

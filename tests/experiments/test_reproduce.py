@@ -22,7 +22,7 @@ from slotwise.experiments.settings import FULL, SHOWN, Scale, changed, table1
 from slotwise.experiments.sweep import Cell, sweep
 from slotwise.experiments.traces import offered_load, scenario_of, srpt_bound, window_of
 from slotwise.report.blocks import Figure, Section
-from slotwise.scheduling.policies import make_policy
+from slotwise.scheduling.policies import POLICIES, make_policy
 from slotwise.simulation import ahead
 from slotwise.simulation.simulate import simulate
 from slotwise.workloads.generators import google_like
@@ -82,18 +82,14 @@ def test_on_a_trace_a_policy_that_draws_nothing_is_run_once() -> None:
 
 
 def test_what_is_shown_is_compiled_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert {*compiling.HERE, *compiling.ELSEWHERE} >= set(SHOWN)
-    asked: list[tuple[str, ...]] = []
-    monkeypatch.setattr(compiling, "HERE", ("m14",))
-    monkeypatch.setattr(compiling, "ELSEWHERE", ("fifo",))
-    monkeypatch.setattr(ahead, "begin", lambda *parts: asked.append(parts))
-    monkeypatch.setattr(ahead, "wait", lambda *parts: asked.append(parts))
-    monkeypatch.setattr(ahead, "compiled", lambda: True)
+    assert set(compiling.POLICIES) >= set(SHOWN)
+    asked: list[str] = []
+    monkeypatch.setattr(ahead, "compile_pieces", asked.extend)
     compiling.compile_ahead()
-    assert asked == []
-    monkeypatch.setattr(ahead, "compiled", lambda: False)
-    compiling.compile_ahead()
-    assert asked == [("fifo",), ("loop",), ("loop",), ("fifo",)]
+    assert ahead.LOOP in asked
+    for name in compiling.POLICIES:
+        arrive = POLICIES[name].arrive
+        assert f"{arrive.__module__}:{arrive.__qualname__}" in asked
 
 
 def test_sweep_sees_mistakes_first() -> None:

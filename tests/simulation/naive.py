@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -119,45 +118,34 @@ class Fifo(Servers):
 
 
 class BestFit(Servers):
-    """The server with the least free shares in sum; a server takes the largest type whose head of line fits."""
+    """The server with the least free shares in sum; a server takes the largest waiting job that fits, of equal ones the older."""
 
     def __init__(self, jobs: Jobs, scenario: Scenario) -> None:
         super().__init__(jobs, scenario)
-        largest = [max(row[r] for row in self.capacity) for r in range(len(self.capacity[0]))]
-        self.weight = [1.0 / max(whole, 1.0) for whole in largest]
-        demand = jobs.sizes.demand.tolist()
-        share = [[need / whole for need, whole in zip(row, largest, strict=True)] for row in demand]
-        self.large_first = sorted(range(len(demand)), key=lambda j: (-max(share[j]), -sum(share[j]), j))
-        self.queue: list[deque[int]] = [deque() for _ in demand]
+        self.largest = [max(1, *(row[r] for row in self.capacity)) for r in range(len(self.capacity[0]))]
+        self.weight = [1.0 / whole for whole in self.largest]
+        self.waiting: list[int] = []
 
     def submit(self, i: int, j: int, size: tuple[int, ...]) -> list[int]:
         self.size[i], self.type[i] = size, j
-        self.queue[j].append(i)
-        return self.place(j) if len(self.queue[j]) == 1 else []
+        if fitting := [n for n in self.there() if self.fits(n, i)]:
+            self.put(i, min(fitting, key=self.score))
+            return [i]
+        self.waiting.append(i)
+        return []
 
     def complete(self, i: int) -> list[int]:
         number = self.take(i)
         started = []
-        while True:
-            j = next((j for j in self.large_first if self.queue[j] and self.fits(number, self.queue[j][0])), None)
-            if j is None:
-                break
-            started.append(self.queue[j].popleft())
+        while fitting := [other for other in self.waiting if self.fits(number, other)]:
+            started.append(max(fitting, key=self.rank))
+            self.waiting.remove(started[-1])
             self.put(started[-1], number)
-        for j in range(len(self.queue)):
-            started += self.place(j)
         return started
 
-    def place(self, j: int) -> list[int]:
-        started = []
-        while self.queue[j]:
-            i = self.queue[j][0]
-            fitting = [n for n in self.there() if self.fits(n, i)]
-            if not fitting:
-                break
-            self.put(i, min(fitting, key=self.score))
-            started.append(self.queue[j].popleft())
-        return started
+    def rank(self, i: int) -> tuple[float, float, int]:
+        shares = [need / whole for need, whole in zip(self.size[i], self.largest, strict=True)]
+        return max(shares), sum(shares), -i
 
     def score(self, number: int) -> float:
         total = 0.0
