@@ -264,7 +264,8 @@ def _search(s: State, c: int, room: I8) -> float:
                 more += q[r] * rest[n, r]
             more *= rate[n, R]
             for r in range(R):
-                more = min(more, rate[n, r] * rest[n, r])
+                if rate[n, r] < math.inf:  # some type asks for nothing of the others
+                    more = min(more, rate[n, r] * rest[n, r])
             if n == 0 and step == 0:
                 most_of_all = more
         if values[n] + more > best + TINY:
