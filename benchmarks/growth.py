@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 import slotwise
-from slotwise.looks.numbers import rate
 
 POLICIES = ("algorithm1", "guarded", "best-fit")
 TYPES = (3, 10, 30, 100)
@@ -51,6 +50,8 @@ def speed(policy: str, types: int, resources: int) -> tuple[float, str]:
 
 def run() -> list[dict[str, Any]]:
     """Rows of name, value, unit, detail."""
+    from slotwise.looks.numbers import rate  # here: `beside` has this module with versions that lack it
+
     rows = []
     for policy in POLICIES:
         for what, sizes in (("types", [(n, 2) for n in TYPES]), ("resources", [(10, n) for n in RESOURCES])):
