@@ -12,7 +12,18 @@ from typing import Any
 import pytest
 
 from slotwise.live.engines import slurm, slurm_commands, slurm_records
-from slotwise.live.engines.protocol import Ended, Fact, Lost, Refused, ServerDrained, ServerLost, ServerUp, Start
+from slotwise.live.engines.protocol import (
+    Arrived,
+    Ended,
+    Fact,
+    Lost,
+    Refused,
+    ServerDrained,
+    ServerLost,
+    ServerUp,
+    Start,
+    Withdrawn,
+)
 from slotwise.live.engines.slurm import Placed, SlurmEngine
 from slotwise.live.engines.slurm_commands import SEPARATOR, Row, SlurmError
 from slotwise.live.engines.slurm_records import Foreign, Records
@@ -216,6 +227,7 @@ def test_what_becomes_of_our_attempts(
         (own(state="NODE_FAIL"), (), JOB, True, 0, 11.0, Lost),
         (None, (), JOB, True, 0, 11.0, Lost),
         (None, (), JOB, False, 0, 11.0, Ended),
+        (None, (), JOB._replace(records=False), False, 0, 11.0, Lost),  # it may have run
         (own(state="COMPLETED"), ("began", "again"), JOB, True, 0, 11.0, Lost),
         # held again: the controller has forgotten that it was released
         (own(reason="JobHeldUser"), (), JOB, False, 9, 11.0, Refused),  # it keeps records, and there is none
@@ -244,3 +256,21 @@ def test_what_becomes_of_users_jobs(
         assert type(fact).__name__ == "Started"
     else:
         assert isinstance(fact, expected) if expected else fact is None
+
+
+def test_a_number_that_is_given_again(tmp_path: Path) -> None:
+    """The controller has forgotten a job that was released, and gives its number to another: that one arrives at once, whatever becomes of the first."""
+    engine = SlurmEngine(tmp_path / "slurm", partition="watched", records=tmp_path)
+    engine.records.open()
+    engine._placed[KEY] = Placed(None, 0.0, JOB, given=True)
+    new = own(reason="JobHeldUser", submitted=JOB.submitted + 5)
+    later = [
+        own(id=number, reason="JobHeldUser", submitted=JOB.submitted + 6) for number in ("100", "20_10", "20_9")
+    ]
+    keys = [fact.key for fact in engine._look_at_held([*later, new]) if isinstance(fact, Arrived)]
+    numbers = ["12-1000005", "20_9-1000006", "20_10-1000006", "100-1000006"]
+    assert keys == [f"slurm-{number}" for number in numbers]
+    assert engine._look_at_held([new, *later]) == []  # told once
+    assert [fact.key for fact in engine._look_at_held(later) if isinstance(fact, Withdrawn)] == [keys[0]]
+    old = own(reason="JobHeldUser")
+    assert engine._look_at_held([old, *later]) == []  # it is placed, and about to be released

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from processes import PATIENCE
 
 from slotwise.errors import InputError
 from slotwise.live.store import (
@@ -312,7 +313,7 @@ def test_a_standby_takes_over_from_a_stopped_writer(opened: Opener, postgres_url
     standby.commit(Batch(entries=[entry(last.seq + 1)]))
     assert time.monotonic() - began < 5
     os.kill(child.pid, signal.SIGCONT)
-    _, told = child.communicate(timeout=30)
+    _, told = child.communicate(timeout=PATIENCE)
     assert child.returncode != 0
     assert "StoreError" in told or "FencedError" in told
     assert standby.last_entry() == entry(last.seq + 1)

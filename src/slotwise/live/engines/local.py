@@ -73,7 +73,7 @@ class LocalEngine:
 
     # -- the protocol -------------------------------------------------------------------------------------------
 
-    def open(self, tell: Tell) -> None:
+    def open(self, tell: Tell, epoch: int) -> None:
         self._tell = tell
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._connect()

@@ -93,8 +93,8 @@ class SlurmEngine:
         self.records = Records(folder, records)
         self._placed: dict[Attempt, Placed] = {}
         self._nodes: dict[str, Fact | None] = {}
-        self._held: dict[str, str] = {}
-        """keys of users' jobs that wait for us, by number"""
+        self._held: set[str] = set()
+        """keys of users' jobs that wait for us"""
         self._skipped: set[str] = set()
         self._lock = threading.RLock()
         self._work: queue.SimpleQueue[tuple[Attempt, Placed] | None] = queue.SimpleQueue()
@@ -104,7 +104,7 @@ class SlurmEngine:
 
     # -- the protocol -------------------------------------------------------------------------------------------
 
-    def open(self, tell: Tell) -> None:
+    def open(self, tell: Tell, epoch: int) -> None:
         self._tell = tell
         self.records.open()
         for target in (self._give_on, self._look_on):
@@ -391,7 +391,7 @@ class SlurmEngine:
                 run("scontrol", "hold", job.id)
             return None
         if row is None or row.state in ("NODE_FAIL", "BOOT_FAIL") or self.records.again(job):
-            if row is None and not one.started and not began and waited >= GRACE_SECONDS:
+            if row is None and job.records and not one.started and not began and waited >= GRACE_SECONDS:
                 return Ended(*key, STOPPED, time.time(), "it has vanished from Slurm", by_user=True)
             return Lost(*key, "there is no exit code, and Slurm has lost it") if waited >= GRACE_SECONDS else None
         if row.state == "CANCELLED":
@@ -424,20 +424,18 @@ class SlurmEngine:
         """Users' own jobs that wait for us, and those that do so no more."""
         if self.partition is None:
             return []
-        waiting = {row.id: row for row in rows if row.held and self.partition in row.partition.split(",")}
-        waiting = {number: row for number, row in waiting.items() if not self.records.ours(row.name)}
+        waiting = [row for row in rows if row.held and self.partition in row.partition.split(",")]
+        held = {key_of(row.id, row.submitted): row for row in waiting if not self.records.ours(row.name)}
         with self._lock:
-            placed = {one.foreign.id for one in self._placed.values() if one.foreign is not None}
+            users = [one.foreign for one in self._placed.values() if one.foreign is not None]
+        placed = {key_of(one.id, one.submitted) for one in users}
         facts: list[Fact] = []
-        held: dict[str, str] = {}
-        for number, row in waiting.items():
-            key = f"slurm-{number}-{row.submitted}"
-            held[number] = key
-            if self._held.get(number) != key and number not in placed:
+        for key, row in sorted(held.items(), key=lambda item: (item[1].submitted, item[1].number)):
+            if key not in self._held and key not in placed:
                 facts += self._arrived(key, row)
-        here = {f"slurm-{row.id}-{row.submitted}" for row in rows if not row.over}
-        facts += [Withdrawn(key) for number, key in self._held.items() if key not in here and number not in placed]
-        self._held = held
+        here = {key_of(row.id, row.submitted) for row in rows if not row.over}
+        facts += [Withdrawn(key) for key in sorted(self._held - here - placed)]
+        self._held = set(held)
         return facts
 
     def _arrived(self, key: str, row: Row) -> list[Fact]:
@@ -504,6 +502,11 @@ class SlurmEngine:
 def foreign_of(spec: Any) -> Foreign | None:
     """The user's own job that a spec is about."""
     return Foreign(*spec["slurm"]) if "slurm" in spec else None
+
+
+def key_of(number: str, submitted: int) -> str:
+    """What a user's job is called here. The number alone is not enough: a controller that has forgotten a job gives it to another."""
+    return f"slurm-{number}-{submitted}"
 
 
 def row_for(name: str, foreign: Foreign | None, rows: list[Row]) -> Row | None:

@@ -64,6 +64,12 @@ class Row(NamedTuple):
     comment: str
 
     @property
+    def number(self) -> tuple[int, int]:
+        """The same to sort by: its number, and its index in an array."""
+        number, _, index = self.id.partition("_")
+        return int(number), int(index or 0)
+
+    @property
     def over(self) -> bool:
         """Whether it has ended."""
         return self.state in OVER
