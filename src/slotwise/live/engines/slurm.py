@@ -395,7 +395,7 @@ class SlurmEngine:
                 return Ended(*key, STOPPED, time.time(), "it has vanished from Slurm", by_user=True)
             return Lost(*key, "there is no exit code, and Slurm has lost it") if waited >= GRACE_SECONDS else None
         if row.state == "CANCELLED":
-            if (began or one.started) and not one.stop and self._controller_is_new(waited):
+            if (began or one.started or not job.records) and not one.stop and self._controller_is_new(waited):
                 return (
                     Lost(*key, "there is no exit code, and Slurm has lost it") if waited >= DOUBT_SECONDS else None
                 )
@@ -406,14 +406,14 @@ class SlurmEngine:
         """A released job that is held: taken back by us, held by its user, or the controller has forgotten that it was released, and it may have run."""
         job = one.foreign
         assert job is not None
-        if one.taken_back and not began:
-            return self._refuse(key, "Slurm did not start it in time")
         if began or one.started:
             return Lost(*key, "there is no exit code, and Slurm has lost it") if waited >= DOUBT_SECONDS else None
-        if waited < GRACE_SECONDS:
+        if not one.taken_back and waited < GRACE_SECONDS:
             return None
-        if job.records or slurm.booted() < job.released:
-            return self._refuse(key, "Slurm has not released it")
+        if job.records or slurm.booted() < int(job.released):  # Slurm tells whole seconds
+            return self._refuse(
+                key, "Slurm did not start it in time" if one.taken_back else "Slurm has not released it"
+            )
         return Lost(*key, "Slurm's controller started anew and has forgotten whether it ran")
 
     def _controller_is_new(self, seconds: float) -> bool:
@@ -448,7 +448,8 @@ class SlurmEngine:
             return []
         cpus, memory = row.tres.get("cpu", 1.0), row.tres.get("mem", 0.0)
         chosen = 0.0 if memory else self._usual_memory(cpus)
-        job = Foreign(row.id, row.submitted, row.user, MARK in row.comment, chosen)
+        mark = MARK.match(row.comment)
+        job = Foreign(row.id, row.submitted, row.user, mark[1] if mark else "", chosen)
         spec = {
             "needs": {"cpu": cpus, "memory": memory or chosen},
             "requires": dict.fromkeys(filter(None, row.features.split("&")), ("yes",)),
