@@ -43,7 +43,9 @@ from slotwise.live.engines.slurm_records import MARK, Foreign, Records
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-FILES_SECONDS = 0.05
+FILES_SECONDS = 0.02
+SUBMITTED_SECONDS = 0.05
+"""after the site's plugin has said that a job comes, squeue shows it"""
 POLL_SECONDS = 0.5
 NODES_SECONDS = 2.0
 FORGET_SECONDS = 600.0
@@ -225,8 +227,8 @@ class SlurmEngine:
                 "sbatch", "--parsable", "--no-requeue", "-J", name, "-w", start.server, *where,
                 "-N", "1", "-n", "1", "-c", str(max(1, ceil(start.demand.get("cpu", 1)))),
                 f"--mem={ceil(start.demand.get('memory', 0)) or 1}M",
-                "-o", str(self.records.output(key)), "--open-mode=append", "-D", "/", "--export=NIL",
-                text=self.records.script(start),
+                "-o", str(self.records.output(key)), "--open-mode=append", "-D", "/", "--export=ALL",
+                text=self.records.script(start), env=slurm.own_environment(),
             )  # fmt: skip
         except SlurmError as error:
             if not error.final:
@@ -279,13 +281,15 @@ class SlurmEngine:
     def _look_on(self) -> None:
         next_jobs, next_nodes, next_forget = 0.0, 0.0, time.monotonic() + FORGET_SECONDS
         seen: tuple[int, ...] = ()
-        away = False
+        heard, away = 0, False
         while not self._closing.wait(FILES_SECONDS):
             now = time.monotonic()
             try:
                 if (files := self.records.changed()) != seen:
                     seen = files
                     self._look_at_files()
+                if (bell := self.records.submitted()) != heard:
+                    heard, next_jobs = bell, min(next_jobs, now + SUBMITTED_SECONDS)
                 if now >= next_jobs:
                     rows = slurm.queue()
                     self._look_at_jobs(rows)

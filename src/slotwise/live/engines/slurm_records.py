@@ -19,6 +19,8 @@ from typing import NamedTuple
 from slotwise.live.engines.protocol import Attempt, Start
 
 CLAIMS, EXITS, RELEASED, OUTPUT = "claims", "exits", "released", "output"
+SUBMITTED = "submitted"
+"""the site's plugin writes to this file of the shared folder when a job comes"""
 KEPT_SECONDS = 3600.0
 """files of settled attempts are kept so long: a controller that comes back from an old state might start them again"""
 TAKEN_BACK = "taken back"
@@ -67,7 +69,11 @@ class Records:
     def changed(self) -> tuple[int, ...]:
         """Differs from before when something has begun or ended."""
         folders = [self.folder / CLAIMS, self.folder / EXITS, *([self.shared] if self.shared else [])]
-        return tuple(folder.stat().st_mtime_ns if folder.exists() else 0 for folder in folders)
+        return tuple(map(last_change, folders))
+
+    def submitted(self) -> int:
+        """Differs from before when a user is submitting a job, where the site's plugin says so."""
+        return last_change(self.shared / SUBMITTED) if self.shared else 0
 
     # -- our own attempts ---------------------------------------------------------------------------------------
 
@@ -119,6 +125,7 @@ if ! (set -C; : > {claim}) 2>/dev/null; then
     echo "slotwise: cannot write {claim}" >&2
     exit 1
 fi
+unset SLURM_JWT
 trap 'stopped=yes; [ -z "$child" ] || kill -TERM "$child"' TERM
 {setting}
 if cd -- {folder}; then
@@ -134,8 +141,8 @@ else
     code=125
 fi
 echo $code > {end}.new
+ln {end}.new {end}  # now it is known, and what comes next is on its way while the disk is slow
 sync {end}.new
-ln {end}.new {end}
 rm -f {end}.new
 exit $code
 """
@@ -190,6 +197,14 @@ exit $code
             for path in (self.folder / kind).iterdir():
                 if path.name not in busy and path.stat().st_mtime < before:
                     path.unlink(missing_ok=True)
+
+
+def last_change(path: Path) -> int:
+    """When a file or folder was changed, in nanoseconds; 0 where there is none."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def write_once(path: Path, text: str) -> bool:
