@@ -41,11 +41,6 @@ function slurm_job_submit(job, partitions, uid)
     if job.partition ~= partition or (job.name or ""):match("^slotwise%-") then return slurm.SUCCESS end
     job.priority = 0
     job.requeue = 0
-    local bell = io.open(records .. "/submitted", "w")  -- so that Slotwise looks at once
-    if bell then
-        bell:write(os.time(), "\n")
-        bell:close()
-    end
     local word = new_word()
     local script = job.script and with_records(job.script, word)
     if script then

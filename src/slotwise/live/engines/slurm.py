@@ -44,8 +44,6 @@ from slotwise.live.engines.slurm_records import MARK, Foreign, Records
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 FILES_SECONDS = 0.02
-SUBMITTED_SECONDS = 0.05
-"""after the site's plugin has said that a job comes, squeue shows it"""
 POLL_SECONDS = 0.5
 NODES_SECONDS = 2.0
 FORGET_SECONDS = 600.0
@@ -281,15 +279,13 @@ class SlurmEngine:
     def _look_on(self) -> None:
         next_jobs, next_nodes, next_forget = 0.0, 0.0, time.monotonic() + FORGET_SECONDS
         seen: tuple[int, ...] = ()
-        heard, away = 0, False
+        away = False
         while not self._closing.wait(FILES_SECONDS):
             now = time.monotonic()
             try:
                 if (files := self.records.changed()) != seen:
                     seen = files
                     self._look_at_files()
-                if (bell := self.records.submitted()) != heard:
-                    heard, next_jobs = bell, min(next_jobs, now + SUBMITTED_SECONDS)
                 if now >= next_jobs:
                     rows = slurm.queue()
                     self._look_at_jobs(rows)

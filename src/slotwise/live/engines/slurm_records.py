@@ -19,8 +19,6 @@ from typing import NamedTuple
 from slotwise.live.engines.protocol import Attempt, Start
 
 CLAIMS, EXITS, RELEASED, OUTPUT = "claims", "exits", "released", "output"
-SUBMITTED = "submitted"
-"""the site's plugin writes to this file of the shared folder when a job comes"""
 KEPT_SECONDS = 3600.0
 """files of settled attempts are kept so long: a controller that comes back from an old state might start them again"""
 TAKEN_BACK = "taken back"
@@ -69,11 +67,7 @@ class Records:
     def changed(self) -> tuple[int, ...]:
         """Differs from before when something has begun or ended."""
         folders = [self.folder / CLAIMS, self.folder / EXITS, *([self.shared] if self.shared else [])]
-        return tuple(map(last_change, folders))
-
-    def submitted(self) -> int:
-        """Differs from before when a user is submitting a job, where the site's plugin says so."""
-        return last_change(self.shared / SUBMITTED) if self.shared else 0
+        return tuple(folder.stat().st_mtime_ns if folder.exists() else 0 for folder in folders)
 
     # -- our own attempts ---------------------------------------------------------------------------------------
 
@@ -197,14 +191,6 @@ exit $code
             for path in (self.folder / kind).iterdir():
                 if path.name not in busy and path.stat().st_mtime < before:
                     path.unlink(missing_ok=True)
-
-
-def last_change(path: Path) -> int:
-    """When a file or folder was changed, in nanoseconds; 0 where there is none."""
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return 0
 
 
 def write_once(path: Path, text: str) -> bool:
