@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from slotwise.scheduling.store import Store
     from slotwise.scheduling.view import View
 
-Keep = Literal["free", "fit", "tree", "lists", "use", "ranks", "line"]
+Keep = Literal["free", "fit", "tree", "lists", "use", "ranks", "line", "unlike"]
 SolverName = Literal["auto", "hull", "enumerate", "dp", "greedy", "greedy-fill", "search", "approximate"]
 
 

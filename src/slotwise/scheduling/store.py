@@ -74,7 +74,7 @@ def linked_late(policy: Policy, everything: bool = False) -> list[Hook]:
     found = [*policy.late]
     if {"fit", "tree"} & policy.keeps:
         found.append(refile)
-    if everything and "line" in policy.keeps:
+    if everything and {"line", "unlike"} & policy.keeps:
         found.append(linetree.keep)
     if everything and policy.solver:
         found.append(run_solver)
@@ -116,7 +116,7 @@ class Store:
         s.n_classes = len(sizes.capacity)
         s.random_ties = policy.options.ties == "random"
         s.actual = s.keeps_use = policy.actual
-        for keep in policy.keeps:
+        for keep in policy.keeps - {"unlike"}:
             setattr(s, f"keeps_{keep}", 1)
         s.keeps_times = s.keeps_lists
         s.keeps_lists |= servers_change
@@ -127,6 +127,8 @@ class Store:
         s.keeps_line = "line" in policy.keeps and (
             s.keeps_times or s.n_types > FEW_TYPES or (policy.actual and not alike)
         )
+        if "unlike" in policy.keeps:
+            s.keeps_line = policy.actual and not alike
         s.own_queues, s.log_weights, s.gained = policy.own_queues, policy.log_weights, policy.gained
         self._check_predicates()
         J, R, C = s.n_types, s.n_resources, s.n_classes

@@ -50,6 +50,19 @@ class GuardedOptions(BetaOptions, FitOptions):
         gt=0,
         description="a turn is given up, the first time, when it has lost so many events for each running job",
     )
+    patience: float = Field(
+        10.0,
+        gt=0,
+        description="a server drains for a type of which nobody runs once its first job has waited this many times what the drain costs",
+    )
+    overdue: float = Field(
+        10.0,
+        gt=0,
+        description="a job that has waited so many times the mean time in the system goes first; after twice that a server drains for it",
+    )
+    drain_share: float = Field(
+        0.02, ge=0, le=1, description="drains for overdue jobs take at most this share of the servers' time"
+    )
 
 
 class Guarded(Policy):
@@ -59,7 +72,7 @@ class Guarded(Policy):
     summary = "packs tightly while queues are short; turns servers to max-weight configurations when they grow"
     Options = GuardedOptions
     memory = memory.MEMORY
-    keeps = frozenset({"free", "fit", "use", "ranks"})
+    keeps = frozenset({"free", "fit", "use", "ranks", "unlike"})
     gained = True
     compiled = True
     arrive, complete = staticmethod(turning.arrive), staticmethod(turning.complete)
@@ -75,6 +88,7 @@ class Guarded(Policy):
         whole[memory.MAKE_USE] = late(turning.make_use)
         real[memory.BASE], real[memory.EXPONENT], real[memory.POWER] = o.tightness, o.size_exponent, o.scarcity
         real[memory.FLOOR], real[memory.STANDING], real[memory.PERSISTENCE] = o.floor, o.standing, o.persistence
+        real[memory.PATIENCE], real[memory.OVERDUE], real[memory.DRAIN_SHARE] = o.patience, o.overdue, o.drain_share
         store.put_score(1.0 / np.maximum(store.sizes.capacity.max(axis=0), 1))
 
     def recall(self, store: Store, values: dict[str, Any], names: Names) -> None:
