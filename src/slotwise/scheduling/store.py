@@ -124,11 +124,10 @@ class Store:
             s.keeps_free = 1
             s.hook_reindex = late(refile)
         # with few types and jobs that are alike within a type, the heads of line are soon looked through
-        s.keeps_line = "line" in policy.keeps and (
-            s.keeps_times or s.n_types > FEW_TYPES or (policy.actual and not alike)
+        unlike = policy.actual and not alike
+        s.keeps_line = ("unlike" in policy.keeps and unlike) or (
+            "line" in policy.keeps and (s.keeps_times or s.n_types > FEW_TYPES or unlike)
         )
-        if "unlike" in policy.keeps:
-            s.keeps_line = policy.actual and not alike
         s.own_queues, s.log_weights, s.gained = policy.own_queues, policy.log_weights, policy.gained
         self._check_predicates()
         J, R, C = s.n_types, s.n_resources, s.n_classes

@@ -263,4 +263,10 @@ def _plan(s: State, server: int, goal: int, write: bool) -> float:
         leave += on[j] - stay
         time += (on[j] - stay) / (paces(s)[j] * paces(s)[j])
     policy_floats(s)[LENGTHS] = time / leave if leave > 0 else 0.0
-    return float(policy_floats(s)[LENGTHS] * (math.log(leave) + EULER + 0.5 / leave)) if leave > 0 else 0.0
+    return float(policy_floats(s)[LENGTHS] * harmonic(leave)) if leave > 0 else 0.0
+
+
+@kernel
+def harmonic(k: int) -> float:
+    """H_k = 1 + 1/2 + ... + 1/k, to a hundredth."""
+    return math.log(k) + EULER + 0.5 / k - 1.0 / (12.0 * k * k)

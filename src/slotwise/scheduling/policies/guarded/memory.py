@@ -25,7 +25,9 @@ CLOCK = MEMORY.count("clock")
 """events so far"""
 NEXT_LOOK = MEMORY.count("next_look")
 """at how many turns are looked at again"""
-TURN = MEMORY.numbers("turn", per="server", columns=5)
+TURN = MEMORY.numbers("turn", per="server", columns=4)
+RAN = MEMORY.counts("turn_ran", per="server")
+"""how many jobs ran when a server began to turn"""
 PLACE = MEMORY.count("place", kept=False)
 FILL = MEMORY.count("fill", kept=False)
 MAKE_USE = MEMORY.count("make_use", kept=False)

@@ -11,7 +11,7 @@ from slotwise.scheduling.claims import Assumption, Need, PolicyClaim
 from slotwise.scheduling.hooks import late
 from slotwise.scheduling.learnt import Names
 from slotwise.scheduling.policies.algorithm1 import BetaOptions, stalled_because, write_beta
-from slotwise.scheduling.policies.guarded import fillings, floors, memory, turning, usable
+from slotwise.scheduling.policies.guarded import drains, fillings, floors, memory, turning, usable
 from slotwise.scheduling.policy import FitOptions, Policy
 from slotwise.scheduling.reasons import Because, Reason
 from slotwise.scheduling.state import MODE, PREVIOUS, STALLED
@@ -113,6 +113,9 @@ class Guarded(Policy):
         return o.claim(Need.ADDITIVE, assumptions=(by_type, *few), note=note)
 
     def why_waits(self, view: View, i: int) -> Because:
+        if server := drains.drains(view.store.state)[view.type_of(i)]:
+            figures = {"server": view.server_of[server - 1], "holding": view.holding(server - 1)}
+            return Because(Reason.DRAINED_FOR, figures)
         if because := view.no_room(i):
             return because
         store = view.store
@@ -129,6 +132,8 @@ class Guarded(Policy):
         store = view.store
         if store.arrays["servers"][server, MODE] == STALLED:
             figures = {"holding": view.holding(server), "configuration": view.counts(store.configuration[server])}
+            if (j := drains.drained_for(store.state, server)) >= 0:
+                return (Because(Reason.DRAINS_FOR, figures | {"type": view.types[j].name}),)
             return (Because(Reason.TURNS, figures | stalled_because(view, server)),)
         because = super().describe(view, server)
         if kept := view.counts(floors.holders(store.state) == server + 1):

@@ -13,7 +13,7 @@ one works all the time.
 A turn loses 1 - f(k, W) / f(k_r, W) with every arrival and completion in the system. One that waits for a very long job loses much
 and gains little; it is given up when it has lost P 2^n for each running job, n the turns that l has given up in a row
 (in a mean service time two events come for each running job). Types of which few jobs run go before all this, within limits
-(`floors`). docs/theory/guarded.md has the proof that this keeps Algorithm 1's guarantee.
+(`floors`), and so do jobs that have waited very long, for whom servers also turn (`drains`). docs/theory/guarded.md has the proof that this keeps Algorithm 1's guarantee.
 """
 
 from __future__ import annotations
@@ -37,7 +37,16 @@ from slotwise.scheduling.policies.guarded.drains import (
 from slotwise.scheduling.policies.guarded.fillings import best_filling, by_type, refresh_weights, set_room
 from slotwise.scheduling.policies.guarded.floors import holders, release_slot, release_slots, serve_floors
 from slotwise.scheduling.policies.guarded.gains import notice_arrival, notice_end
-from slotwise.scheduling.policies.guarded.memory import CLOCK, MAKE_USE, NEXT_LOOK, PERSISTENCE, PLACE, SPOILS, TURN
+from slotwise.scheduling.policies.guarded.memory import (
+    CLOCK,
+    MAKE_USE,
+    NEXT_LOOK,
+    PERSISTENCE,
+    PLACE,
+    RAN,
+    SPOILS,
+    TURN,
+)
 from slotwise.scheduling.policies.guarded.usable import TINY, count_servers, notice_use, spoilt
 from slotwise.scheduling.policies.slots import note_reason, share_of
 from slotwise.scheduling.queues import next_waiting
@@ -59,6 +68,7 @@ from slotwise.scheduling.state import (
     float_table,
     free,
     head,
+    int_field,
     job_demand,
     jobs,
     need,
@@ -73,9 +83,9 @@ from slotwise.scheduling.state import (
 )
 from slotwise.scheduling.weights import best_above, best_configuration, best_weight, holds_within
 
-SHORT, SINCE, LOST, TRIES, RAN = 0, 1, 2, 3, 4
+SHORT, SINCE, LOST, TRIES = 0, 1, 2, 3
 """of TURN, for each server: the share of its best weight that it lacks, since which event, what that
-has cost so far, how many turns in a row it has given up, and how many jobs ran when this one began"""
+has cost so far, and how many turns in a row it has given up"""
 FEWEST_LOOKS, MOST_LOOKS, WORK = 16, 256, 2560
 """An arriving job looks at WORK / J kinds of servers, J the number of types, within these limits: a look takes longer with more types."""
 
@@ -204,7 +214,7 @@ def begin_turn(s: State, server: int) -> None:
     s.stalls += 1
     row = float_table(s, TURN)[server]
     row[LOST] = row[SHORT] = 0.0
-    row[RAN] = float(s.n_running)
+    int_field(s, RAN)[server] = s.n_running
     reindex(s, server)
     go_on_turning(s, server)
 
@@ -258,7 +268,8 @@ def look_at_turns(s: State) -> None:
     for server in range(s.n_places):
         if servers(s)[server, STATUS] == PRESENT and servers(s)[server, MODE] == STALLED:
             row = float_table(s, TURN)[server]
-            enough = policy_floats(s)[PERSISTENCE] * math.pow(2.0, row[TRIES]) * max(row[RAN], float(s.n_running))
+            ran = max(int_field(s, RAN)[server], s.n_running)  # a server that drains may be all there is
+            enough = policy_floats(s)[PERSISTENCE] * math.pow(2.0, row[TRIES]) * ran
             if lose(s, server, row[SHORT]) >= enough and drained_for(s, server) < 0:
                 row[TRIES] += 1.0
                 end_turn(s, server)
