@@ -398,8 +398,9 @@ class NaiveGuarded:
         return sum(len(server.jobs) for server in self.servers.values())
 
     def notice_queue(self) -> None:
-        self.mean_queue += (sum(map(len, self.lines)) - self.mean_queue) / min(4096, self.arrived)
-        self.credit += self.drain_share * len(self.present())
+        if self.arrived % 16 == 0:
+            self.mean_queue += (sum(map(len, self.lines)) - self.mean_queue) / min(256, self.arrived // 16)
+            self.credit += self.drain_share * len(self.present()) * 16
 
     def overdue_age(self) -> float:
         return float(self.overdue * (self.mean_queue + self.all_running()))

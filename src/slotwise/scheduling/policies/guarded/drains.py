@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from slotwise._kernel import kernel
 from slotwise.scheduling.moves import start
 from slotwise.scheduling.policies.fitting import fits, set_need
-from slotwise.scheduling.policies.guarded.gains import paces, queues_are_long
+from slotwise.scheduling.policies.guarded.gains import EVERY, paces, queues_are_long
 from slotwise.scheduling.policies.guarded.memory import (
     ARRIVED,
     BEGAN,
@@ -81,8 +81,8 @@ from slotwise.scheduling.state import (
 
 NOBODY = -1
 EULER = 0.5772156649
-WINDOW = 4096
-"""arrivals over which the mean queue is taken"""
+WINDOW = 256
+"""moments over which the mean queue is taken"""
 LEARNS = 0.125
 """what one drain counts in how much longer drains are than thought"""
 SHORTEST = 0.1
@@ -97,10 +97,10 @@ def drains(s: State) -> NDArray[np.int64]:
 
 @kernel
 def notice_queue(s: State) -> None:
-    """A job has come: the mean queue, and what may be spent on drains for jobs that are overdue."""
-    numbers = policy_floats(s)
-    numbers[MEAN_QUEUE] += (s.n_waiting - numbers[MEAN_QUEUE]) / min(WINDOW, policy_ints(s)[ARRIVED])
-    numbers[CREDIT] += numbers[DRAIN_SHARE] * s.n_servers
+    """At every EVERY-th arrival: the mean queue, and what may be spent on drains for jobs that are overdue."""
+    numbers, seen = policy_floats(s), policy_ints(s)[ARRIVED] // EVERY
+    numbers[MEAN_QUEUE] += (s.n_waiting - numbers[MEAN_QUEUE]) / min(WINDOW, seen)
+    numbers[CREDIT] += numbers[DRAIN_SHARE] * s.n_servers * EVERY
 
 
 @kernel

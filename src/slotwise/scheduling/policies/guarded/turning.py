@@ -92,8 +92,8 @@ FEWEST_LOOKS, MOST_LOOKS, WORK = 16, 256, 2560
 
 def arrive(s: State, j: int, i: int) -> None:
     """A new head of line is placed if it fits anywhere, and so is one that asks for less than those before it."""
-    notice_arrival(s)
-    notice_queue(s)
+    if notice_arrival(s):
+        notice_queue(s)
     policy_ints(s)[CLOCK] += 1
     if s.actual and policy_ints(s)[SPOILS]:
         # V(F) is about whole jobs of the types; where jobs ask for less than their types it says nothing
