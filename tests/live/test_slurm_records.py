@@ -148,6 +148,19 @@ def test_files_are_kept_while_slurm_might_start_a_job_again(records: Records) ->
     assert [records.claimed(key) for key in ((1, 1), (2, 1), (3, 1))] == [False, True, True]
 
 
+def test_a_service_that_wakes_up_late_leaves_jobs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[tuple[str, ...]] = []
+    monkeypatch.setattr(slurm, "run", lambda *command, **_: commands.append(command) or "")
+    first, second = SlurmEngine(tmp_path / "slurm"), SlurmEngine(tmp_path / "slurm")
+    for engine, expected in ((first, 1), (second, 2), (first, 2)):
+        if engine is not first or expected == 1:
+            engine.records.open()
+        engine.start([Start(expected, 1, "node1", {"argv": ["x"]}, {"cpu": 1.0})])
+        engine._work.put(None)
+        engine._give_on()
+        assert len(commands) == expected
+
+
 # -- what Slurm prints, and what is made of it -----------------------------------------------------------------------------------
 
 

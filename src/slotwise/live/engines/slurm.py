@@ -195,6 +195,9 @@ class SlurmEngine:
                 return
             key, placed = item
             assert placed.start is not None
+            if not self.records.held():
+                log.error("another service has taken over; nothing more is given to Slurm")
+                return
             try:
                 fact = self._release(key, placed) if placed.foreign is not None else self._submit(key, placed.start)
             except SlurmError as error:
