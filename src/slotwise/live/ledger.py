@@ -46,6 +46,7 @@ from slotwise.scheduling.events import (
     Submit,
     Tick,
 )
+from slotwise.scheduling.scheduler import NOTHING
 
 log = logging.getLogger(__name__)
 UP, DRAINING, AWAY = "up", "draining", "lost"
@@ -130,6 +131,7 @@ class Ledger:
         specs: dict[str, int] = {}
         texts: dict[tuple[Any, float | None], tuple[str, str]] = {}
         begun = self.next_job
+        apply, rows = self.core.apply, self.batch.jobs
         for job in jobs:
             wish = wish_of(job)
             name, demand = types[wish]
@@ -146,11 +148,11 @@ class Ledger:
             for index in [None] if job.array is None else job.array:
                 number = self.next_job
                 self.next_job += 1
-                self.batch.jobs[number] = [
+                rows[number] = [
                     number, job.tenant, name, job.name, WAITING, None, 0, None, None, 0, now, None, None, None,
                     None if index is None else first, index, job.key if number == first else None, spec,
                 ]  # fmt: skip
-                outcome = self.core.apply(Submit(number, name, now, demand, job.duration))
+                outcome = apply(Submit(number, name, now, demand, job.duration))
                 self._write(f"{text[0]}{number}{text[1]}", outcome, now)
             if job.key is not None:
                 self.keys[job.tenant, job.key] = range(first, self.next_job)
@@ -346,6 +348,10 @@ class Ledger:
         self._write(encode(row), Outcome(), now)
 
     def _write(self, event: str, outcome: Outcome, now: float, note: dict[str, Any] | None = None) -> None:
+        if outcome is NOTHING and note is None:  # most submissions to a busy cluster
+            self.seq += 1
+            self.batch.entries.append(Entry(self.seq, now, event, "[]", None))
+            return
         if outcome.fault is not None:
             self.fault = f"{type(outcome.fault).__name__}: {outcome.fault}"
             note = {**(note or {}), "fault": self.fault}
