@@ -11,11 +11,11 @@ import pytest
 from slotwise.errors import InputError
 from slotwise.model import load_scenario, parse_scenario
 from slotwise.packing import Space
+from slotwise.region.pricing import Listed, Searched
+from slotwise.region.ray import QUICK, Columns
+from slotwise.region.region import Mix
 from slotwise.theory import headroom_by_type, intensity, load_of, locate, region_of, scaled_rates
 from slotwise.theory.certificates import CertificateError, verify_separation, verify_witness
-from slotwise.theory.pricing import Listed, Searched
-from slotwise.theory.ray import QUICK, Columns
-from slotwise.theory.region import Mix
 
 TABLE1 = Space.additive([[150, 80, 1690], [171, 65, 420], [70, 200, 1690]], [900, 900, 5000])
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from slotwise.theory.simplex import MOST_COLUMNS, solve
+from slotwise.region.simplex import MOST_COLUMNS, solve
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -18,8 +18,8 @@ import numpy as np
 
 from slotwise.errors import InputError
 from slotwise.packing import Space
-from slotwise.theory.pricing import Counts, Vector, pricing_of
-from slotwise.theory.ray import QUICK, THOROUGH, Columns, Stages, shoot
+from slotwise.region.pricing import Counts, Vector, pricing_of
+from slotwise.region.ray import QUICK, THOROUGH, Columns, Stages, shoot
 
 
 @dataclass(frozen=True)

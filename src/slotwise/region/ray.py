@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise.errors import SlotwiseError
-from slotwise.theory import simplex
-from slotwise.theory.pricing import EFFORT, Counts, Pricing, Vector
+from slotwise.region import simplex
+from slotwise.region.pricing import EFFORT, Counts, Pricing, Vector
 
 CLOSE = 1e-10
 """Relative distance of the two limits at which they count as one."""
