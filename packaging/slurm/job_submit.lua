@@ -7,7 +7,7 @@ local partition = os.getenv("SLOTWISE_PARTITION") or "watched"
 local records = os.getenv("SLOTWISE_RECORDS") or "/shared/slotwise-records"
 
 local lines = [[
-slotwise_record='%s'/${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}-%d
+slotwise_record='%s'/${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}-%s
 if (set -C; : > "$slotwise_record.began") 2>/dev/null; then
     trap 'echo $? > "$slotwise_record.new" && ln "$slotwise_record.new" "$slotwise_record.ended"; rm -f "$slotwise_record.new"' EXIT
 elif [ -e "$slotwise_record.began" ]; then
@@ -19,24 +19,33 @@ fi
 
 local shells = { sh = true, bash = true, dash = true, ksh = true, zsh = true }
 
-local function with_records(script)
+-- Numbers of jobs are given again when the controller has forgotten some: this word tells the jobs of one number apart.
+local function new_word()
+    local source = assert(io.open("/dev/urandom", "rb"))
+    local bytes = source:read(8)
+    source:close()
+    return (bytes:gsub(".", function(byte) return ("%02x"):format(byte:byte()) end))
+end
+
+local function with_records(script, word)
     local first, rest = script:match("^(#![^\n]*)\n(.*)$")
     if first == nil then return nil end
     local program = first:match("^#!%s*(%S+)")
     local name = program and program:match("([^/]+)$")
     if name == "env" then name = first:match("^#!%s*%S+%s+(%S+)") end
     if not shells[name or ""] then return nil end
-    return first .. "\n" .. lines:format(records, os.time()) .. rest
+    return first .. "\n" .. lines:format(records, word) .. rest
 end
 
 function slurm_job_submit(job, partitions, uid)
     if job.partition ~= partition or (job.name or ""):match("^slotwise%-") then return slurm.SUCCESS end
     job.priority = 0
     job.requeue = 0
-    local script = job.script and with_records(job.script)
+    local word = new_word()
+    local script = job.script and with_records(job.script, word)
     if script then
         job.script = script
-        job.comment = (job.comment and job.comment .. " " or "") .. "slotwise-records"
+        job.comment = "slotwise-records=" .. word .. (job.comment and " " .. job.comment or "")
     end
     return slurm.SUCCESS
 end

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from processes import Process
+from processes import PATIENCE, Process
 
 from slotwise.live.loop import Loop
 from slotwise.live.store import open_store
@@ -78,7 +78,7 @@ def until() -> Callable[[Loop, Callable[[], object]], None]:
     """Waits until something has come true, looking after each commit."""
 
     def wait(loop: Loop, condition: Callable[[], object]) -> None:
-        news, deadline = threading.Event(), time.monotonic() + 60
+        news, deadline = threading.Event(), time.monotonic() + PATIENCE
         loop.on_commit = lambda seq: news.set()
         while not condition():
             assert time.monotonic() < deadline, "it does not come true"

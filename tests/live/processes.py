@@ -9,6 +9,9 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+PATIENCE = 300.0
+"""seconds that anything may take on a slow machine; tests wait so long at most"""
+
 
 class Process:
     """A service in a folder of its own; it can be ended in any way and started again."""
@@ -36,7 +39,7 @@ class Process:
 
     def end(self, how: int = signal.SIGTERM) -> int:
         self.process.send_signal(how)
-        code = self.process.wait(30)
+        code = self.process.wait(PATIENCE)
         assert self.process.stdout is not None
         self.process.stdout.close()
         self.errors.close()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from house import SLOW, House
-from processes import Process
+from processes import PATIENCE, Process
 
 from slotwise.live import Client
 
@@ -156,7 +156,7 @@ def test_real_commands_with_restarts(
         process.end(how)
         process.start()
     with Client(process.address) as client:
-        ended = {job.id: job for job in client.as_completed(numbers, timeout=120)}
+        ended = {job.id: job for job in client.as_completed(numbers, timeout=PATIENCE)}
         assert {number: ended[number].exit_code for number in numbers} == {
             number: n % 7 for n, number in enumerate(numbers)
         }

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from processes import Process
+from processes import PATIENCE, Process
 
 from slotwise.cli.main import main
 from slotwise.live import AsyncClient, Client
@@ -209,7 +209,7 @@ def test_asyncio(process: Process) -> None:
     async def side_by_side() -> tuple[list[int | None], bytes, int]:
         async with AsyncClient(process.address, token=own_token(process)) as client:
             made = await client.submit_many([{"argv": ["echo", "a"]}, {"argv": ["false"]}])
-            codes = [job.exit_code for job in sorted(await client.wait(made, timeout=60))]
+            codes = [job.exit_code for job in sorted(await client.wait(made, timeout=PATIENCE))]
             output = b"".join([piece async for piece in client.output(made[0])])
             rows = [row["seq"] async for row in client.events(0, follow=False)]
             assert rows == sorted(set(rows))
@@ -232,7 +232,7 @@ def test_like_concurrent_futures(process: Process) -> None:
             assert not job.done()
         assert not job.cancel()  # it runs
         client.stop(job.id)
-        assert job.result(60).state == "cancelled"
+        assert job.result(PATIENCE).state == "cancelled"
         assert (job.cancelled(), job.running(), job.done()) == (True, False, True)
 
 

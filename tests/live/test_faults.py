@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import PATIENCE
 
 from slotwise.errors import InputError
 from slotwise.live.clock import Clock
@@ -74,7 +75,7 @@ def exact(url: str, jobs: int) -> None:
 def trouble_and_back(service: Service, until: Until, cause: Callable[[], Callable[[], None]], says: str) -> None:
     """Some jobs; then the cause: nothing is acknowledged, and it is said why; then it is gone, and what was asked for is done."""
     loop = service.loop
-    loop.submit([ONE] * 3).result(30)
+    loop.submit([ONE] * 3).result(PATIENCE)
     until(loop, lambda: service.store.counts() == {"done": 3})
     undo = cause()
     asked = loop.submit([ONE] * 3)
@@ -84,7 +85,7 @@ def trouble_and_back(service: Service, until: Until, cause: Callable[[], Callabl
     with pytest.raises(NotReadyError, match="cannot be written"):
         loop.submit([ONE])
     undo()
-    assert asked.result(30) == [4, 5, 6]
+    assert asked.result(PATIENCE) == [4, 5, 6]
     until(loop, lambda: loop.trouble is None and service.store.counts() == {"done": 6})
 
 
@@ -149,10 +150,10 @@ def test_a_corrupt_store(tmp_path: Path, until: Until) -> None:
     """It is refused, and a backup goes on where it was made."""
     url = f"sqlite:///{tmp_path}/x.db"
     service = Service(open_store(url), simulated(), SETUP)
-    service.loop.submit([ONE] * 50).result(30)
+    service.loop.submit([ONE] * 50).result(PATIENCE)
     until(service.loop, lambda: service.store.counts() == {"done": 50})
-    service.loop.ask(lambda ledger, now: [ledger.drain(one.name, now) for one in SERVERS]).result(30)
-    service.loop.submit([ONE] * 7).result(30)
+    service.loop.ask(lambda ledger, now: [ledger.drain(one.name, now) for one in SERVERS]).result(PATIENCE)
+    service.loop.submit([ONE] * 7).result(PATIENCE)
     save(service.store, tmp_path / "backup.gz")
     service.close()
 
@@ -185,7 +186,7 @@ def test_a_corrupt_store(tmp_path: Path, until: Until) -> None:
     fresh.close()
     again = Service(open_store(f"sqlite:///{tmp_path}/new.db"), simulated(), SETUP)
     try:
-        again.loop.ask(lambda ledger, now: [ledger.resume(one.name, now) for one in SERVERS]).result(30)
+        again.loop.ask(lambda ledger, now: [ledger.resume(one.name, now) for one in SERVERS]).result(PATIENCE)
         until(again.loop, lambda: again.store.counts() == {"done": 57})
     finally:
         again.close()
@@ -196,7 +197,7 @@ def test_a_store_that_is_damaged_while_it_is_used(tmp_path: Path, until: Until) 
     """The service ends and says so; nothing that it cannot write is acknowledged."""
     url = f"sqlite:///{tmp_path}/x.db"
     service = Service(open_store(url), simulated(), SETUP)
-    service.loop.submit([ONE]).result(30)
+    service.loop.submit([ONE]).result(PATIENCE)
     with closing(sqlite3.connect(tmp_path / "x.db")) as other:
         other.execute(
             "INSERT INTO journal VALUES (1000, 0, '{}', '[]', NULL)"
@@ -204,7 +205,7 @@ def test_a_store_that_is_damaged_while_it_is_used(tmp_path: Path, until: Until) 
         other.commit()
     asked = [service.loop.submit([ONE] * 1200)]
     assert isinstance(asked[0].exception(30), NotReadyError)
-    assert service.loop.ended.wait(30)
+    assert service.loop.ended.wait(PATIENCE)
     assert isinstance(service.loop.failure, StoreBrokenError)
     assert "the store is damaged" in (service.loop.trouble or "")
     with pytest.raises(NotReadyError, match="damaged"):
@@ -215,7 +216,7 @@ def test_a_store_that_is_damaged_while_it_is_used(tmp_path: Path, until: Until) 
         other.commit()
     again = Service(open_store(url), simulated(), SETUP)
     try:
-        again.loop.submit([ONE]).result(30)
+        again.loop.submit([ONE]).result(PATIENCE)
         until(again.loop, lambda: again.store.counts() == {"done": 2})
     finally:
         again.close()
@@ -225,7 +226,7 @@ def test_a_store_that_is_damaged_while_it_is_used(tmp_path: Path, until: Until) 
 def test_damaged_rows_of_the_journal_are_named(tmp_path: Path, seed: int) -> None:
     url, chance = f"sqlite:///{tmp_path}/x.db", random.Random(seed)
     service = Service(open_store(url), simulated(), SETUP)
-    service.loop.submit([ONE] * 20).result(30)
+    service.loop.submit([ONE] * 20).result(PATIENCE)
     service.loop.retention.checkpoint = lambda *_: None  # type: ignore[method-assign]  # as if it were killed
     service.close()
     with closing(sqlite3.connect(tmp_path / "x.db")) as base:
@@ -265,14 +266,14 @@ def test_a_postgres_that_goes_away_and_comes_back(postgres_url: str, until: Unti
         return back
 
     try:
-        service.loop.submit([ONE] * 3).result(30)
+        service.loop.submit([ONE] * 3).result(PATIENCE)
         until(service.loop, lambda: service.store.counts() == {"done": 3})
         undo = away()
         asked = service.loop.submit([ONE] * 3)
         until(service.loop, lambda: service.loop.trouble is not None)
         assert not asked.done()
         undo()
-        assert asked.result(30) == [4, 5, 6]
+        assert asked.result(PATIENCE) == [4, 5, 6]
         until(service.loop, lambda: service.loop.trouble is None and service.store.counts() == {"done": 6})
     finally:
         service.close()
@@ -296,7 +297,7 @@ def test_clocks_that_jump(tmp_path: Path, until: Until, monkeypatch: pytest.Monk
         try:
             for step in (3600.0, -3600.0, -3600.0, 7200.0):
                 jump[0] += step
-                service.loop.submit([ONE] * 2).result(30)
+                service.loop.submit([ONE] * 2).result(PATIENCE)
             until(service.loop, lambda store=service.store: set(store.counts()) == {"done"})  # type: ignore[misc]
         finally:
             service.close()
@@ -324,11 +325,11 @@ class Liar(SimulatedEngine):
         super().__init__(SERVERS, exponential(1, 0.002))
         self.chance, self.lies = random.Random(5), 0
 
-    def open(self, tell: Tell) -> None:
+    def open(self, tell: Tell, epoch: int) -> None:
         def lying(facts: Sequence[Fact]) -> None:
             tell([told for fact in facts for told in self.around(fact)])
 
-        super().open(lying)
+        super().open(lying, epoch)
 
     def around(self, fact: Fact) -> list[Fact]:
         job = getattr(fact, "job", 1)
@@ -357,13 +358,13 @@ def test_an_engine_that_lies(tmp_path: Path, until: Until) -> None:
     service = Service(open_store(url), engine, SETUP)
     jobs = [ONE._replace(body=json.dumps({"argv": ["x"], "exit_code": n % 5})) for n in range(60)]
     try:
-        numbers = service.loop.submit(jobs).result(30)
+        numbers = service.loop.submit(jobs).result(PATIENCE)
         until(service.loop, lambda: sum(service.store.counts().get(s, 0) for s in ("done", "failed")) == 60)
         found = {job.id: job for job in service.store.jobs(Query(limit=100))}
         assert {n: found[n].exit_code for n in numbers} == {n: i % 5 for i, n in enumerate(numbers)}
         assert all(job.attempt == 1 for job in found.values())
         assert service.loop.trouble is None
-        lies = service.loop.ask(lambda ledger, now: dict(ledger.lies)).result(30)
+        lies = service.loop.ask(lambda ledger, now: dict(ledger.lies)).result(PATIENCE)
         assert engine.lies > 100
         assert lies["stale attempt"] > 0
         assert lies["ended: unknown job"] > 0
@@ -388,7 +389,7 @@ def test_a_killed_supervisor_under_the_service(tmp_path: Path, until: Until) -> 
     after = ONE._replace(type="all", body=json.dumps({"argv": ["sh", "-c", "exit 4"]}))
     ran = tmp_path / "ran"
     try:
-        service.loop.submit([*jobs, after]).result(30)
+        service.loop.submit([*jobs, after]).result(PATIENCE)
         until(service.loop, lambda: ran.exists() and len(ran.read_text().split("\n")) == 3)
         until(service.loop, lambda: service.store.counts().get("running") == 2)
         os.kill(int(lock.read_text()), signal.SIGKILL)
@@ -418,7 +419,7 @@ def test_killed_between_the_first_commit_and_the_first_start(tmp_path: Path, unt
 
     service = new_service()
     service.engine.start = lambda starts: None  # type: ignore[method-assign]  # as if it were killed before
-    service.loop.submit([ONE._replace(body=json.dumps({"argv": ["true"]}))]).result(30)
+    service.loop.submit([ONE._replace(body=json.dumps({"argv": ["true"]}))]).result(PATIENCE)
     service.close()
     again = new_service()
     try:
@@ -461,9 +462,9 @@ def test_a_policy_that_raises(tmp_path: Path, until: Until) -> None:
     service = Service(open_store(url), engine, setup)
     loop = service.loop
     try:
-        numbers = loop.submit([ONE] * 14).result(30)
+        numbers = loop.submit([ONE] * 14).result(PATIENCE)
         assert numbers == list(range(1, 15))
-        fault = loop.ask(lambda ledger, now: ledger.fault).result(30)
+        fault = loop.ask(lambda ledger, now: ledger.fault).result(PATIENCE)
         assert fault == "RuntimeError: three are too many"
         assert len(loop.ledger.live) == 8
         assert loop.trouble is None
@@ -477,8 +478,8 @@ def test_a_policy_that_raises(tmp_path: Path, until: Until) -> None:
         open_store(url), SimulatedEngine(SERVERS, exponential(1, 0.001)), setup
     )  # it goes on after a restart
     try:
-        again.loop.ask(lambda ledger, now: ledger.change(now, policy="best-fit")).result(60)
-        assert again.loop.ask(lambda ledger, now: ledger.fault).result(30) is None
+        again.loop.ask(lambda ledger, now: ledger.change(now, policy="best-fit")).result(PATIENCE)
+        assert again.loop.ask(lambda ledger, now: ledger.fault).result(PATIENCE) is None
         until(again.loop, lambda: not sum(again.loop.ledger.core.waiting.values()) and not again.loop.ledger.live)
     finally:
         again.close()
@@ -503,9 +504,9 @@ def test_a_failing_checkpoint_is_no_reason_to_stop(
 
     store.save_checkpoint = fails  # type: ignore[method-assign]
     try:
-        service.loop.submit([ONE] * 30).result(30)
+        service.loop.submit([ONE] * 30).result(PATIENCE)
         until(service.loop, lambda: service.store.counts() == {"done": 30})
-        assert held.wait(10)
+        assert held.wait(PATIENCE)
         assert "cannot keep a situation" in caplog.text
     finally:
         service.close()

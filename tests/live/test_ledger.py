@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import PATIENCE
 
 from slotwise.errors import InputError
 from slotwise.live.clock import Clock
@@ -279,10 +280,10 @@ def test_a_store_that_fails_for_a_while(
     store = Failing(tmp_path / "x.db")
     service = Service(store, engine(), SETUP)
     try:
-        service.loop.submit([ONE] * 3).result(10)
+        service.loop.submit([ONE] * 3).result(PATIENCE)
         store.silent, store.bad = silent, 5
         later = service.loop.submit([ONE] * 3)
-        assert later.result(10) == [4, 5, 6]
+        assert later.result(PATIENCE) == [4, 5, 6]
         assert service.loop.trouble is None
         until(service.loop, lambda: store.counts() == {"done": 6})
     finally:
@@ -307,13 +308,13 @@ def test_keys_submit_once(tmp_path: Path) -> None:
     service = Service(open_store(f"sqlite:///{tmp_path}/x.db"), engine(), SETUP)
     keyed = ONE._replace(key="k", array=range(3))
     try:
-        first = service.loop.submit([ONE, keyed]).result(10)
-        assert service.loop.submit([keyed, ONE]).result(10) == [*first[1:], 5]
-        assert service.loop.submit([keyed._replace(tenant="other")]).result(10) == [6, 7, 8]
+        first = service.loop.submit([ONE, keyed]).result(PATIENCE)
+        assert service.loop.submit([keyed, ONE]).result(PATIENCE) == [*first[1:], 5]
+        assert service.loop.submit([keyed._replace(tenant="other")]).result(PATIENCE) == [6, 7, 8]
         # the same key twice in one request, and with another array than the first time
         twice = ONE._replace(key="twice")
-        assert service.loop.submit([twice, ONE, twice, keyed]).result(10) == [9, 10, 9, 2, 3, 4]
-        assert service.loop.submit([keyed._replace(array=range(9)), twice]).result(10) == [2, 3, 4, 9]
+        assert service.loop.submit([twice, ONE, twice, keyed]).result(PATIENCE) == [9, 10, 9, 2, 3, 4]
+        assert service.loop.submit([keyed._replace(array=range(9)), twice]).result(PATIENCE) == [2, 3, 4, 9]
     finally:
         service.close()
 
@@ -366,7 +367,7 @@ def test_checkpoints_are_kept_and_old_rows_dropped(tmp_path: Path, until: Until)
     service.loop.retention._next_trim = float("inf")
     try:
         for _ in range(20):
-            service.loop.submit([ONE] * 5).result(10)
+            service.loop.submit([ONE] * 5).result(PATIENCE)
         until(service.loop, lambda: store.counts().get("done") == 100)
         kept = [seq for seq, *_ in store.checkpoints()]
         assert len(kept) > 2
@@ -374,7 +375,10 @@ def test_checkpoints_are_kept_and_old_rows_dropped(tmp_path: Path, until: Until)
         # all behind the newest situation goes; a turn of the loop may have to come first
         until(
             service.loop,
-            lambda: service.loop.ask(lambda ledger, now: None).result(10) is None and len(store.checkpoints()) == 1,
+            lambda: (
+                service.loop.ask(lambda ledger, now: None).result(PATIENCE) is None
+                and len(store.checkpoints()) == 1
+            ),
         )
         newest = store.checkpoints()[0][0]
         assert newest >= max(kept)
@@ -396,7 +400,7 @@ def test_a_large_situation_is_written_by_a_process_of_its_own(tmp_path: Path, un
     try:
         before, sent = len(store.checkpoints()), 0
         while len(store.checkpoints()) < before + 3 and sent < 20_000:  # the books go on while copies are written
-            loop.submit([ONE] * 10).result(10)
+            loop.submit([ONE] * 10).result(PATIENCE)
             sent += 10
         assert len(store.checkpoints()) >= before + 3
         until(loop, lambda: store.counts() == {"done": sent})

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from processes import PATIENCE
 
 from slotwise.live.engines.local import LocalEngine
 from slotwise.live.engines.machine import Machine
@@ -30,7 +31,7 @@ class Driver:
     def __init__(self, folder: Path, **options: object) -> None:
         self.engine = LocalEngine(folder, SERVERS, grace=0.2, **options)  # type: ignore[arg-type]
         self.facts: queue.SimpleQueue[Fact] = queue.SimpleQueue()
-        self.engine.open(lambda facts: [self.facts.put(fact) for fact in facts] and None)
+        self.engine.open(lambda facts: [self.facts.put(fact) for fact in facts] and None, 1)
 
     def start(
         self, job: int, *argv: str, attempt: int = 1, demand: Mapping[str, float] | None = None, **spec: object
@@ -41,7 +42,7 @@ class Driver:
         """Wait for so many ends."""
         found: dict[int, Ended | Lost] = {}
         while len(found) < count:
-            fact = self.facts.get(timeout=20)
+            fact = self.facts.get(timeout=PATIENCE)
             if isinstance(fact, Ended | Lost):
                 assert fact.job not in found or found[fact.job] == fact, "two different ends"
                 found[fact.job] = fact
@@ -49,7 +50,7 @@ class Driver:
 
     def until_started(self, job: int) -> None:
         while True:
-            fact = self.facts.get(timeout=20)
+            fact = self.facts.get(timeout=PATIENCE)
             if isinstance(fact, Started) and fact.job == job:
                 return
 
@@ -68,7 +69,7 @@ def supervisor_of(folder: Path) -> int:
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, "does not come true"
         os.sched_yield()

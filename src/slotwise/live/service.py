@@ -43,7 +43,7 @@ class Service:
         if batch or not store.checkpoints():
             retention.checkpoint(store, ledger)
         retention.kept_at = max(seq for seq, _, _ in store.checkpoints())
-        engine.open(self.loop.inbox.tell)
+        engine.open(self.loop.inbox.tell, self.epoch)
         take_up(self.loop, engine)
         log.info(
             "epoch %d: %d jobs live, %d wait, %d servers, loaded in %.1f s",

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from slotwise.errors import SlotwiseError
+from slotwise.live.engines.environment import inherited
 from slotwise.live.engines.machine import Machine
 from slotwise.live.engines.protocol import (
     Attempt,
@@ -35,8 +36,6 @@ from slotwise.live.engines.supervisor.talking import VERSION
 
 log = logging.getLogger(__name__)
 SCRIPT = Path(__file__).with_name("supervisor")
-KEPT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR")
-"""what a job inherits of the service's environment; all else it must be given"""
 OUTPUT_LIMIT = 10_000_000
 GRACE_SECONDS = 10.0
 CONNECT_SECONDS = 10.0
@@ -73,7 +72,7 @@ class LocalEngine:
 
     # -- the protocol -------------------------------------------------------------------------------------------
 
-    def open(self, tell: Tell) -> None:
+    def open(self, tell: Tell, epoch: int) -> None:
         self._tell = tell
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._connect()
@@ -272,8 +271,7 @@ class LocalEngine:
                     if self._closing:
                         peer.shutdown(socket.SHUT_RDWR)
                 return
-            environment = {name: os.environ[name] for name in KEPT if name in os.environ}
-            environment |= {name: value for name, value in os.environ.items() if name.startswith("LC_")}
+            environment = inherited() | {name: os.environ[name] for name in ("TMPDIR",) if name in os.environ}
             with open(
                 os.open(self.folder / "supervisor.err", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab"
             ) as errors:

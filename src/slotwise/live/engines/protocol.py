@@ -122,8 +122,9 @@ class Engine(Protocol):
 
     name: str
 
-    def open(self, tell: Tell) -> None:
-        """Begin. From now on `tell` is called with facts, from any thread; it does not block for long."""
+    def open(self, tell: Tell, epoch: int) -> None:
+        """Begin. From now on `tell` is called with facts, from any thread; it does not block for long. The epoch grows with each service on a
+        store: what one of an older epoch wants, because it hung and has woken up, must not be done any more."""
 
     def servers(self) -> list[ServerUp]:
         """The servers that are there now."""

@@ -1,7 +1,8 @@
 """The engine `simulated`: any number of servers, jobs that only take time, at any speed. For demos, load and crash tests.
 
 With a file it is a world of its own: starts are written there, so that a service that was killed and comes back finds its jobs
-running or ended as if they had been real, and a test can count how often each was started.
+running or ended as if they had been real, and a test can count how often each was started. The world obeys the newest service
+only: a line that an older one, stopped and woken up too late, writes after a newer one has come has no effect.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from slotwise.live.clock import Clock
 from slotwise.live.engines.protocol import (
@@ -29,6 +30,8 @@ from slotwise.live.engines.protocol import (
 
 STOPPED = -15
 """the exit code of a job that was stopped: SIGTERM, as of a process"""
+EPOCH, COMPLETE = "epoch", "."
+"""words of the world's file: a new service has come; a line was not cut off"""
 Durations = Callable[[int, int, Mapping[str, Any]], float]
 """seconds that an attempt takes, from job, attempt and spec: the same each time it is asked"""
 
@@ -44,6 +47,36 @@ def exponential(seed: int = 1, mean: Mapping[str, float] | float = 1.0) -> Durat
         return Random(f"{seed} {job} {attempt}").expovariate(1.0) * average
 
     return duration
+
+
+class Deed(NamedTuple):
+    """A start, or a stop (with no server), that had an effect in the world."""
+
+    job: int
+    attempt: int
+    server: str
+    started: float
+    ends: float
+    exit_code: int
+
+    def line(self, epoch: int) -> str:
+        """As the file keeps it."""
+        return f"{self.job} {self.attempt} {self.server or '-'} {self.started!r} {self.ends!r} {self.exit_code} {epoch} {COMPLETE}\n"
+
+
+def deeds(world: Path) -> list[Deed]:
+    """What was done in a world. A line that was cut off was told to nobody; one of an older epoch than the newest above it came too late."""
+    found: list[Deed] = []
+    newest = 0
+    for line in world.read_text().splitlines() if world.exists() else ():
+        words = line.split()
+        if words[:1] == [EPOCH]:
+            newest = max(newest, int(words[1]))
+        elif words[-1:] == [COMPLETE] and int(words[6]) >= newest:
+            job, attempt, server, started, ends, code = words[:6]
+            named = "" if server == "-" else server
+            found.append(Deed(int(job), int(attempt), named, float(started), float(ends), int(code)))
+    return found
 
 
 class SimulatedEngine:
@@ -70,13 +103,16 @@ class SimulatedEngine:
         self._closing = False
         self._tell: Tell = lambda facts: None
         self._thread: threading.Thread | None = None
-        self._world, self._file = world, -1
+        self._world, self._file, self._epoch = world, -1, 0
 
-    def open(self, tell: Tell) -> None:
-        self._tell = tell
-        if self._world is not None:  # not before: until now another service may have written to it
-            self._read(self._world)
+    def open(self, tell: Tell, epoch: int) -> None:
+        self._tell, self._epoch = tell, epoch
+        if self._world is not None:
             self._file = os.open(self._world, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            # first the new epoch, then a look: what another service writes from now on counts no more
+            os.write(self._file, f"\n{EPOCH} {epoch} {COMPLETE}\n".encode())
+            for deed in deeds(self._world):
+                self._add((deed.job, deed.attempt), deed.started, deed.ends, deed.exit_code)
         self._thread = threading.Thread(target=self._run, name="slotwise-simulated", daemon=True)
         self._thread.start()
 
@@ -95,7 +131,7 @@ class SimulatedEngine:
                 elif key not in self._running:
                     ends = now + self._durations(start.job, start.attempt, start.spec) / self._speed
                     code = int(start.spec.get("exit_code", 0))
-                    lines.append(f"{start.job} {start.attempt} {start.server} {now!r} {ends!r} {code}\n")
+                    lines.append(Deed(*key, start.server, now, ends, code).line(self._epoch))
                     self._add(key, now, ends, code)
                     begun.append(Started(*key, now))
             if self._file >= 0 and lines:
@@ -111,7 +147,8 @@ class SimulatedEngine:
                 now = self._clock.now()
                 self._add((job, attempt), started, now, STOPPED)
                 if self._file >= 0:
-                    os.write(self._file, f"{job} {attempt} - {started!r} {now!r} {STOPPED}\n".encode())
+                    deed = Deed(job, attempt, "", started, now, STOPPED)
+                    os.write(self._file, deed.line(self._epoch).encode())
                 self._lock.notify()
 
     def known(self, attempts: Sequence[tuple[int, int, str]]) -> dict[Attempt, Known]:
@@ -147,13 +184,6 @@ class SimulatedEngine:
     def _add(self, key: Attempt, started: float, ends: float, code: int) -> None:
         self._running[key] = started, ends, code
         heapq.heappush(self._ends, (ends, *key))
-
-    def _read(self, world: Path) -> None:
-        """What was started before; where a line was cut off, the service was killed before it told anybody."""
-        text = world.read_text() if world.exists() else ""
-        for line in text[: text.rfind("\n") + 1].splitlines():
-            job, attempt, _, started, ends, code = line.split()
-            self._add((int(job), int(attempt)), float(started), float(ends), int(code))
 
     def _run(self) -> None:
         """End jobs when their time has come, and tell it."""

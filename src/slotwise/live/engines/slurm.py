@@ -43,7 +43,7 @@ from slotwise.live.engines.slurm_records import MARK, Foreign, Records
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-FILES_SECONDS = 0.05
+FILES_SECONDS = 0.02
 POLL_SECONDS = 0.5
 NODES_SECONDS = 2.0
 FORGET_SECONDS = 600.0
@@ -93,8 +93,8 @@ class SlurmEngine:
         self.records = Records(folder, records)
         self._placed: dict[Attempt, Placed] = {}
         self._nodes: dict[str, Fact | None] = {}
-        self._held: dict[str, str] = {}
-        """keys of users' jobs that wait for us, by number"""
+        self._held: set[str] = set()
+        """keys of users' jobs that wait for us"""
         self._skipped: set[str] = set()
         self._lock = threading.RLock()
         self._work: queue.SimpleQueue[tuple[Attempt, Placed] | None] = queue.SimpleQueue()
@@ -104,7 +104,7 @@ class SlurmEngine:
 
     # -- the protocol -------------------------------------------------------------------------------------------
 
-    def open(self, tell: Tell) -> None:
+    def open(self, tell: Tell, epoch: int) -> None:
         self._tell = tell
         self.records.open()
         for target in (self._give_on, self._look_on):
@@ -225,8 +225,8 @@ class SlurmEngine:
                 "sbatch", "--parsable", "--no-requeue", "-J", name, "-w", start.server, *where,
                 "-N", "1", "-n", "1", "-c", str(max(1, ceil(start.demand.get("cpu", 1)))),
                 f"--mem={ceil(start.demand.get('memory', 0)) or 1}M",
-                "-o", str(self.records.output(key)), "--open-mode=append", "-D", "/", "--export=NIL",
-                text=self.records.script(start),
+                "-o", str(self.records.output(key)), "--open-mode=append", "-D", "/", "--export=ALL",
+                text=self.records.script(start), env=slurm.own_environment(),
             )  # fmt: skip
         except SlurmError as error:
             if not error.final:
@@ -391,11 +391,11 @@ class SlurmEngine:
                 run("scontrol", "hold", job.id)
             return None
         if row is None or row.state in ("NODE_FAIL", "BOOT_FAIL") or self.records.again(job):
-            if row is None and not one.started and not began and waited >= GRACE_SECONDS:
+            if row is None and job.records and not one.started and not began and waited >= GRACE_SECONDS:
                 return Ended(*key, STOPPED, time.time(), "it has vanished from Slurm", by_user=True)
             return Lost(*key, "there is no exit code, and Slurm has lost it") if waited >= GRACE_SECONDS else None
         if row.state == "CANCELLED":
-            if (began or one.started) and not one.stop and self._controller_is_new(waited):
+            if (began or one.started or not job.records) and not one.stop and self._controller_is_new(waited):
                 return (
                     Lost(*key, "there is no exit code, and Slurm has lost it") if waited >= DOUBT_SECONDS else None
                 )
@@ -406,14 +406,14 @@ class SlurmEngine:
         """A released job that is held: taken back by us, held by its user, or the controller has forgotten that it was released, and it may have run."""
         job = one.foreign
         assert job is not None
-        if one.taken_back and not began:
-            return self._refuse(key, "Slurm did not start it in time")
         if began or one.started:
             return Lost(*key, "there is no exit code, and Slurm has lost it") if waited >= DOUBT_SECONDS else None
-        if waited < GRACE_SECONDS:
+        if not one.taken_back and waited < GRACE_SECONDS:
             return None
-        if job.records or slurm.booted() < job.released:
-            return self._refuse(key, "Slurm has not released it")
+        if job.records or slurm.booted() < int(job.released):  # Slurm tells whole seconds
+            return self._refuse(
+                key, "Slurm did not start it in time" if one.taken_back else "Slurm has not released it"
+            )
         return Lost(*key, "Slurm's controller started anew and has forgotten whether it ran")
 
     def _controller_is_new(self, seconds: float) -> bool:
@@ -424,20 +424,18 @@ class SlurmEngine:
         """Users' own jobs that wait for us, and those that do so no more."""
         if self.partition is None:
             return []
-        waiting = {row.id: row for row in rows if row.held and self.partition in row.partition.split(",")}
-        waiting = {number: row for number, row in waiting.items() if not self.records.ours(row.name)}
+        waiting = [row for row in rows if row.held and self.partition in row.partition.split(",")]
+        held = {key_of(row.id, row.submitted): row for row in waiting if not self.records.ours(row.name)}
         with self._lock:
-            placed = {one.foreign.id for one in self._placed.values() if one.foreign is not None}
+            users = [one.foreign for one in self._placed.values() if one.foreign is not None]
+        placed = {key_of(one.id, one.submitted) for one in users}
         facts: list[Fact] = []
-        held: dict[str, str] = {}
-        for number, row in waiting.items():
-            key = f"slurm-{number}-{row.submitted}"
-            held[number] = key
-            if self._held.get(number) != key and number not in placed:
+        for key, row in sorted(held.items(), key=lambda item: (item[1].submitted, item[1].number)):
+            if key not in self._held and key not in placed:
                 facts += self._arrived(key, row)
-        here = {f"slurm-{row.id}-{row.submitted}" for row in rows if not row.over}
-        facts += [Withdrawn(key) for number, key in self._held.items() if key not in here and number not in placed]
-        self._held = held
+        here = {key_of(row.id, row.submitted) for row in rows if not row.over}
+        facts += [Withdrawn(key) for key in sorted(self._held - here - placed)]
+        self._held = set(held)
         return facts
 
     def _arrived(self, key: str, row: Row) -> list[Fact]:
@@ -450,7 +448,8 @@ class SlurmEngine:
             return []
         cpus, memory = row.tres.get("cpu", 1.0), row.tres.get("mem", 0.0)
         chosen = 0.0 if memory else self._usual_memory(cpus)
-        job = Foreign(row.id, row.submitted, row.user, MARK in row.comment, chosen)
+        mark = MARK.match(row.comment)
+        job = Foreign(row.id, row.submitted, row.user, mark[1] if mark else "", chosen)
         spec = {
             "needs": {"cpu": cpus, "memory": memory or chosen},
             "requires": dict.fromkeys(filter(None, row.features.split("&")), ("yes",)),
@@ -504,6 +503,11 @@ class SlurmEngine:
 def foreign_of(spec: Any) -> Foreign | None:
     """The user's own job that a spec is about."""
     return Foreign(*spec["slurm"]) if "slurm" in spec else None
+
+
+def key_of(number: str, submitted: int) -> str:
+    """What a user's job is called here. The number alone is not enough: a controller that has forgotten a job gives it to another."""
+    return f"slurm-{number}-{submitted}"
 
 
 def row_for(name: str, foreign: Foreign | None, rows: list[Row]) -> Row | None:

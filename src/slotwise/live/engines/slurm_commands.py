@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from slotwise.errors import InputError, SlotwiseError
+from slotwise.live.engines.environment import inherited
 from slotwise.live.engines.protocol import Fact, ServerDrained, ServerLost, ServerUp
 
 OVER = frozenset(
@@ -64,6 +66,12 @@ class Row(NamedTuple):
     comment: str
 
     @property
+    def number(self) -> tuple[int, int]:
+        """The same to sort by: its number, and its index in an array."""
+        number, _, index = self.id.partition("_")
+        return int(number), int(index or 0)
+
+    @property
     def over(self) -> bool:
         """Whether it has ended."""
         return self.state in OVER
@@ -74,11 +82,11 @@ class Row(NamedTuple):
         return self.state == "PENDING" and self.reason.startswith("JobHeld")
 
 
-def run(*command: str, text: str | None = None) -> str:
+def run(*command: str, text: str | None = None, env: Mapping[str, str] | None = None) -> str:
     """The output of a command."""
     try:
         done = subprocess.run(
-            command, input=text, capture_output=True, text=True, errors="replace", timeout=60, check=False
+            command, input=text, env=env, capture_output=True, text=True, errors="replace", timeout=60, check=False
         )
     except FileNotFoundError:
         raise InputError(
@@ -91,6 +99,11 @@ def run(*command: str, text: str | None = None) -> str:
     if done.returncode:
         raise SlurmError(f"{command[0]}: {' '.join(done.stderr.split())}")
     return done.stdout
+
+
+def own_environment() -> dict[str, str]:
+    """For sbatch, which hands all of it on to the job. (Told to hand on less it has the node ask a login shell, which takes half a second.)"""
+    return inherited() | {name: value for name, value in os.environ.items() if name.startswith("SLURM_")}
 
 
 def queue() -> list[Row]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import time
 from collections.abc import Collection
@@ -21,10 +22,8 @@ CLAIMS, EXITS, RELEASED, OUTPUT = "claims", "exits", "released", "output"
 KEPT_SECONDS = 3600.0
 """files of settled attempts are kept so long: a controller that comes back from an old state might start them again"""
 TAKEN_BACK = "taken back"
-MARK = "slotwise-records"
-"""in the comment of users' jobs that keep records"""
-CLOCKS_SECONDS = 2
-"""the script's time of submission and Slurm's may differ so much"""
+MARK = re.compile(r"slotwise-records=([0-9a-f]+)\b")
+"""begins the comment of users' jobs that keep records; their files carry the same word"""
 
 
 class Foreign(NamedTuple):
@@ -33,8 +32,8 @@ class Foreign(NamedTuple):
     id: str
     submitted: int
     user: int
-    records: bool
-    """it says itself when it begins and ends"""
+    records: str
+    """it says itself when it begins and ends, in files that carry this word; empty: it does not"""
     memory: float
     """megabytes, where it asked for none (which means all to Slurm) and we have chosen"""
     released: float = 0.0
@@ -120,6 +119,7 @@ if ! (set -C; : > {claim}) 2>/dev/null; then
     echo "slotwise: cannot write {claim}" >&2
     exit 1
 fi
+unset SLURM_JWT
 trap 'stopped=yes; [ -z "$child" ] || kill -TERM "$child"' TERM
 {setting}
 if cd -- {folder}; then
@@ -135,8 +135,8 @@ else
     code=125
 fi
 echo $code > {end}.new
+ln {end}.new {end}  # now it is known, and what comes next is on its way while the disk is slow
 sync {end}.new
-ln {end}.new {end}
 rm -f {end}.new
 exit $code
 """
@@ -176,14 +176,11 @@ exit $code
     def _shared(self, job: Foreign, what: str) -> Path | None:
         if self.shared is None or not job.records:
             return None
-        for late in range(-CLOCKS_SECONDS, CLOCKS_SECONDS + 1):
-            path = self.shared / f"{job.id}-{job.submitted + late}.{what}"
-            try:
-                if path.stat().st_uid == job.user:  # another user's file proves nothing
-                    return path
-            except OSError:
-                continue
-        return None
+        path = self.shared / f"{job.id}-{job.records}.{what}"
+        try:
+            return path if path.stat().st_uid == job.user else None  # another user's file proves nothing
+        except OSError:
+            return None
 
     # -- the end ------------------------------------------------------------------------------------------------
 
