@@ -79,6 +79,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run it and print the share that holds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plans", type=int, default=50, metavar="N")
+    parser.add_argument("--first", type=int, default=0, metavar="N", help="begin with this one, counted from 0")
     parser.add_argument("--seed", type=int, default=2)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument(
@@ -91,7 +92,7 @@ def main(arguments: list[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     begun = time.perf_counter()
     kept = Rows(given.keep / f"plans-{given.seed}.jsonl")
-    names = {str(n): n for n in range(given.plans)}
+    names = {str(n): n for n in range(given.first, given.plans)}
     with ThreadPoolExecutor(given.threads) as pool:
         missing = {pool.submit(planned, n, given.seed): name for name, n in names.items() if name not in kept.rows}
         for one in as_completed(missing):

@@ -6,6 +6,7 @@ With names, only those: `python docs/figures/draw.py plan.svg tradeoff.svg`.
 from __future__ import annotations
 
 import io
+import math
 import re
 import sys
 from pathlib import Path
@@ -24,6 +25,8 @@ HERE = Path(__file__).parent
 STYLE = {"font.family": "sans-serif", "font.size": 10, "svg.fonttype": "none", "svg.hashsalt": "slotwise"}
 POLICIES = ["guarded", "algorithm1", "best-fit", "m14"]
 SCENARIOS = ["table1", "best-fit-trap", "example1"]
+LEAST, MOST = 0.5, 100_000
+"""mean queues on the axis of `policies`"""
 
 
 def tidy(axes: Axes) -> None:
@@ -65,13 +68,13 @@ def policies() -> None:
             axes.plot([queue], [at], marker="o", markersize=9, color=style.colour, markerfacecolor=face, mew=2)
             text = f"{queue:,.3g}" if queue < 1000 else f"{queue:,.0f}"
             words = text if result.stable else f"{text}, grows" if result.grows else f"{text}, not settled"
-            right = queue > 2000
-            offset, side = (-9, "right") if right else (9, "left")
+            # words stand on the side with more room, within their own panel
+            offset, side = (-9, "right") if queue > math.sqrt(LEAST * MOST) else (9, "left")
             axes.annotate(
                 words, (queue, at), (offset, 0), textcoords="offset points", ha=side, va="center", fontsize=9
             )
         axes.set_xscale("log")
-        axes.set_xlim(0.5, 100_000)
+        axes.set_xlim(LEAST, MOST)
         axes.set_ylim(len(POLICIES) - 0.5, -0.5)
         axes.set_yticks(range(len(POLICIES)), [style_of(policy).label for policy in POLICIES])
         axes.set_title(name, fontsize=10, color=INK)

@@ -11,11 +11,11 @@ import pytest
 from slotwise.errors import InputError
 from slotwise.model import load_scenario, parse_scenario
 from slotwise.packing import Space
+from slotwise.region.pricing import Listed, Searched
+from slotwise.region.ray import QUICK, Columns
+from slotwise.region.region import Mix
 from slotwise.theory import headroom_by_type, intensity, load_of, locate, region_of, scaled_rates
 from slotwise.theory.certificates import CertificateError, verify_separation, verify_witness
-from slotwise.theory.pricing import Listed, Searched
-from slotwise.theory.ray import QUICK, Columns
-from slotwise.theory.region import Mix
 
 TABLE1 = Space.additive([[150, 80, 1690], [171, 65, 420], [70, 200, 1690]], [900, 900, 5000])
 
@@ -233,6 +233,50 @@ def test_headroom_ends_on_the_boundary() -> None:
         for quick, room in zip(headroom_by_type(region, QUICK), headroom_by_type(region), strict=True):
             assert quick.more <= room.more * (1 + 1e-9)
             assert quick.limit >= room.more * (1 - 1e-9)
+
+
+def test_headroom_of_many_types_is_within_limits_that_cost_nothing() -> None:
+    """Beyond 100 types no program is solved for each: what comes with the intensity must still hold the exact figure of each type."""
+    rng = np.random.default_rng(9)
+    loose = []
+    for _ in range(4):
+        J = int(rng.integers(4, 9))
+        demand = rng.integers(1, 9, (J, 2))
+        spaces, counts = [Space.additive(demand, [17, 19]), Space.additive(demand, [25, 12])], [4, 3]
+        rho = rng.random(J) * (rng.random(J) < 0.8)
+        rho[0] += 0.1
+        rho *= rng.uniform(0.4, 0.95) / intensity(rho, spaces, counts).intensity
+        region = intensity(rho, spaces, counts)
+        for free, quick, exact in zip(
+            headroom_by_type(region, ()), headroom_by_type(region, QUICK), headroom_by_type(region), strict=True
+        ):
+            assert exact.limit == pytest.approx(exact.more, rel=1e-8, abs=1e-9)
+            assert free.more <= quick.more * (1 + 1e-9) <= exact.more * (1 + 1e-8)
+            assert free.limit >= quick.limit * (1 - 1e-9) >= exact.more * (1 - 1e-8)
+            loose.append(free.limit > free.more * (1 + 1e-9))
+    assert any(loose)
+    assert not all(loose)
+    nothing = intensity(np.zeros(3), [Space.additive([[1], [2], [5]], [4])], [3])
+    assert [(room.more, room.limit) for room in headroom_by_type(nothing)] == [(12, 12), (6, 6), (0, 0)]
+
+
+def test_the_same_direction_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing of this needs the slow program that begins anew each time."""
+
+    def never(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("slotwise.region.ray._from_nothing", never)
+    rng = np.random.default_rng(10)
+    demand = rng.integers(20, 61, (30, 2))
+    columns = Columns([Searched(Space.additive(demand, [100, 100]))], [50])
+    first = locate(np.ones(30), columns)
+    known = len(columns)
+    again = locate(np.full(30, 0.7 / first.intensity), columns)
+    assert again.exact
+    assert again.intensity == pytest.approx(0.7, rel=1e-9)
+    assert len(columns) == known
+    assert all(room.more <= room.limit for room in headroom_by_type(again))
 
 
 def test_headroom_outside_is_none_and_on_the_boundary_may_be_left_for_some() -> None:

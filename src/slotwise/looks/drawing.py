@@ -33,6 +33,8 @@ FLOOR = 5e-4
 """logarithmic axes of queues and waits begin no lower: a queue of less than a thousandth of a job is none"""
 FAR = 8.0
 """means that are this many times apart are shown on a logarithmic scale"""
+MOST_SHOWN = 30.0
+"""of an interval on a logarithmic scale: from so many times less than its mean on"""
 _RC = {
     "font.family": "DejaVu Sans",
     "font.size": 10.5,
@@ -309,7 +311,7 @@ def draw_dots(
     shown = [row[2] for row in rows if row[2] > 0]
     tops = [*shown, *(row[4] for row in rows if row[4] is not None)]
     log = bool(shown) and (max(shown) > FAR * min(shown) if log is None else log)
-    lows = [max(row[3], row[2] / 30) for row in rows if row[2] > 0 and row[3] is not None]
+    lows = [max(row[3], row[2] / MOST_SHOWN) for row in rows if row[2] > 0 and row[3] is not None]
     left = min([*shown, *lows], default=0.0) / 1.4 if log else 0.0
     for at, (label, policy, mean, low, high) in enumerate(rows):
         style = style_of(policy)

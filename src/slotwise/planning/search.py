@@ -9,8 +9,10 @@ bisection between the last that failed and the first that did not.
 Several classes: the same along the mix of the linear program, scaled up and rounded up. Then every mix that costs
 less than the best one so far and is not ruled out is a candidate: ruled out are those that theory excludes and those
 with no more of any class than a mix that failed. The candidate with the most room to spare is tried next; if it
-meets the targets it is the best so far, else it rules out all below it. When no candidate is left, the mix is the
-cheapest; when the budget of trials is used up first, it is the best found.
+meets the targets it is the best so far, else it rules out all below it. After one that met them the next must save more, twice what was saved
+last; after one that failed any saving will do. When no candidate is left, the mix is the
+cheapest; when the budget of trials is used up first, it is the best found. Only that one is confirmed, for it takes longest; if it
+does not hold, the search goes on from the one before.
 """
 
 from __future__ import annotations
@@ -143,31 +145,36 @@ def confirmed(trials: Trials, mix: Callable[[int], Counts], start: int) -> Trial
 
 
 def cheaper(trials: Trials, best: Trial, limit: Limit, budget: int, bounds: Bounds) -> tuple[Trial, bool]:
-    """The cheapest mix that meets the targets, from one that does; and whether no cheaper one can have been missed."""
+    """The cheapest mix that meets the targets, from one that does, confirmed; and whether no cheaper one can have been missed."""
     costs = np.array(trials.question.costs)
     candidates, complete = _below(best, costs, serves(trials.rho, trials.pricings), bounds)
     worth = np.array([pricing.best(limit.prices).limit for pricing in trials.pricings])
     asked = float(limit.prices @ trials.rho)
-    tried = 0
+    if trials.question.firm:
+        possible = (candidates @ costs >= limit.cost * (1 - 1e-9)) & (candidates @ worth > asked * (1 - 1e-9))
+        candidates = candidates[possible]
+    met = [best]
+    saving, tried = 0.0, 0
     while True:
-        cost = candidates @ costs
-        keep = (cost < best.cost * (1 - 1e-9)) & (cost >= limit.cost * (1 - 1e-9) if trials.question.firm else True)
-        if trials.question.firm:
-            keep &= candidates @ worth > asked * (1 - 1e-9)
+        best = met[-1]
         for trial in trials.done.values():
             if not trial.meets:
-                keep &= (candidates > np.array(trial.servers)).any(axis=1)
-        candidates = candidates[keep]
-        if len(candidates) == 0:
-            return best, complete
-        if tried == budget:
-            return best, False
-        room = candidates @ worth
-        counts = tuple(int(n) for n in candidates[int(np.argmax(room))])
+                candidates = candidates[(candidates > np.array(trial.servers)).any(axis=1)]
+        cost = candidates @ costs
+        left = cost < best.cost * (1 - 1e-9)
+        if tried == budget or not left.any():
+            if trials.confirm(best.servers).meets:
+                return trials.of(best.servers), complete and not left.any()
+            met.pop()  # the first was confirmed before
+            continue
+        bold = left & (cost <= best.cost - saving)
+        among = np.flatnonzero(bold if bold.any() else left)
+        counts = tuple(int(n) for n in candidates[among[np.argmax(candidates[among] @ worth)]])
         trial = trials.of(counts)
         tried += trial.replications > 0  # what theory rules out costs nothing
-        if trial.meets and trials.confirm(counts).meets:
-            best = trials.of(counts)
+        saving = 2 * (best.cost - trial.cost) if trial.meets else 0.0
+        if trial.meets:
+            met.append(trial)
 
 
 def _below(

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from slotwise.looks.drawing import Row, Series, curves, dots, lines
+from slotwise.looks.drawing import MOST_SHOWN, Row, Series, curves, dots, lines
 from slotwise.looks.numbers import brief, measured, with_band
 from slotwise.looks.palette import label_of
 from slotwise.model import labelled, with_unit
@@ -104,10 +104,13 @@ def _means(results: Results) -> Figure:
         rows.append((label_of("lower-bound"), "lower-bound", bound.mean_queue, None, None))
     told = ", ".join(f"{label} {brief(mean)}" for label, _, mean, _, _ in rows)
     data = pl.DataFrame([{"policy": p, "mean_queue": m, "ci95_low": a, "ci95_high": b} for _, p, m, a, b in rows])
+    words = "Dots are means over the runs, bars 95 % intervals."
+    if any(low is not None and low < mean / MOST_SHOWN for _, _, mean, low, _ in rows):
+        words += " An arrow: the interval goes on to the left."
     return Figure(
         "mean-queue",
         "Mean queue size",
-        "Dots are means over the runs, bars 95 % intervals. An arrow: the interval goes on to the left.",
+        words,
         [Panel("", dots(rows, "means"), f"Mean queue sizes: {told}.", dots(rows, "means-wide", wide=True))],
         data,
     )

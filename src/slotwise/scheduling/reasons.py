@@ -37,6 +37,7 @@ class Reason(StrEnum):
     TURNS = "turns to {configuration} because weight {weight:g} < {beta:.3f} x {best:g}, starts only jobs of that, and holds {holding}"
     DRAINS_FOR = "drains for a job of type {type} that has waited long, starts only jobs of {configuration}, and holds {holding}"
     SWAPS = "starts only jobs of type {type} until one has started, and holds {holding}"
+    HAS_SLOTS = "has slots {configuration} until its clock moves on, and holds {holding}"
     EMPTY = "is empty and takes a configuration when a job comes that fits"
     PACKS = "holds {holding}, {free} free"
     HOLDS = "holds {holding}"

@@ -18,8 +18,11 @@ import numpy as np
 
 from slotwise.errors import InputError
 from slotwise.packing import Space
-from slotwise.theory.pricing import Counts, Vector, pricing_of
-from slotwise.theory.ray import QUICK, THOROUGH, Columns, Stages, shoot
+from slotwise.region.pricing import Counts, Vector, pricing_of
+from slotwise.region.ray import QUICK, THOROUGH, Columns, Stages, beside, shoot
+
+EXACT, BETTER = 20, 100
+"""headroom is exact up to so many types; up to so many its limits are better than those that come with the intensity"""
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ def locate(rho: Vector, columns: Columns) -> Region:
     if not rho.any():
         nothing = Mix(np.zeros((0, len(rho)), np.int64), np.zeros(0))
         return Region(rho, 0.0, 0.0, np.zeros_like(rho), (nothing,) * len(columns.counts), columns)
-    ray = shoot(columns, np.zeros_like(rho), rho)
+    ray = shoot(columns, rho)
     if ray.limit == 0:  # some type fits nowhere: its price alone separates, whatever the others cost
         return Region(rho, np.inf, np.inf, ray.prices, (), columns)
     return Region(
@@ -102,12 +105,24 @@ class Headroom:
 
 
 def headroom_by_type(region: Region, stages: Stages | None = None) -> list[Headroom]:
-    """max {t : rho + t e_j in C} for each type j; 0 outside the region. Quick, not exact, for many types."""
-    J = len(region.rho)
-    if region.lower > 1 or not region.columns.classes:
+    """max {t : rho + t e_j in C} for each type j; 0 outside the region. Of many types limits only.
+
+    The proofs of the intensity zeta give limits for nothing. The witness carries rho with zeta of the servers, so the others can be filled with
+    type j alone; and w.(rho + t e_j) <= W(w) = 1 for the prices w.
+    """
+    J, columns = len(region.rho), region.columns
+    if region.lower > 1 or not columns.classes:
         return [Headroom(j, 0.0, 0.0) for j in range(J)]
     if stages is None:
-        stages = THOROUGH if J <= 20 else QUICK
-    base = region.rho / max(1.0, region.intensity)  # on the boundary rounding may have put it outside
-    rays = [shoot(region.columns, base, np.eye(J)[j], stages) for j in range(J)]
-    return [Headroom(j, ray.step, ray.limit) for j, ray in enumerate(rays)]
+        stages = THOROUGH if J <= EXACT else QUICK if J <= BETTER else ()
+    alone = sum(n * pricing.space.counts for n, pricing in zip(columns.counts, columns.pricings, strict=True))
+    more = max(0.0, 1 - region.intensity) * np.asarray(alone, dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        limit = np.where(region.prices > 0, (1 - region.lower) / region.prices, np.inf)
+    limit = np.maximum(more, np.minimum(limit, alone))
+    if stages and region.rho.any():
+        base = region.rho / max(1.0, region.intensity)  # on the boundary rounding may have put it outside
+        rays = beside(columns, base, stages)
+        more = np.maximum(more, [ray.step for ray in rays])
+        limit = np.maximum(more, np.minimum(limit, [ray.limit for ray in rays]))
+    return [Headroom(j, float(more[j]), float(limit[j])) for j in range(J)]

@@ -12,7 +12,8 @@ for a t that is computed from the mix alone, and for any prices w >= 0 with w.di
 
     t <= (W(w) - w.base) / (w.direction),    W(w) = sum over servers of max_k w.k.
 
-It ends when the two meet. Prices are smoothed towards the best ones so far (Wentges), which saves rounds.
+It ends when the two meet. Prices are smoothed towards the best ones so far (Wentges), which saves rounds. The program goes on from
+round to round, and from one ray to the next, where it stood (`slotwise.region.simplex`).
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise.errors import SlotwiseError
-from slotwise.theory import simplex
-from slotwise.theory.pricing import EFFORT, Counts, Pricing, Vector
+from slotwise.region.pricing import EFFORT, Counts, Pricing, Vector
+from slotwise.region.simplex import Program
 
 CLOSE = 1e-10
 """Relative distance of the two limits at which they count as one."""
@@ -35,6 +36,8 @@ Stages = Sequence[tuple[int, int]]
 THOROUGH: Stages = ((EFFORT // 100, 2_000), (EFFORT // 10, 30), (EFFORT, 1))
 QUICK: Stages = ((EFFORT // 100, 1),)
 ROUNDING = 1e-11
+GAP = 1e-10
+"""relative distance of what a solved program says of itself and what its shares carry, at most"""
 
 
 @dataclass(frozen=True)
@@ -55,37 +58,93 @@ class Columns:
     def __init__(self, pricings: Sequence[Pricing], counts: Sequence[int]) -> None:
         self.pricings = tuple(pricings)
         self.counts = np.array(counts, dtype=np.int64)
+        self.weight = self.counts / max(1, self.counts.sum())
+        """of each class: its part of the servers"""
         self.n_types = self.pricings[0].space.n_types
         self.classes = [c for c in range(len(counts)) if counts[c] > 0]
         self._seen: set[tuple[int, bytes]] = set()
-        self._owner: list[int] = []
-        self._rows: list[Counts] = []
+        self._owner = np.zeros(64, np.int64)
+        self._rows = np.zeros((64, self.n_types), np.int64)
+        self._last: tuple[Vector, Master] | None = None
         for c in self.classes:
             for configuration in self.pricings[c].start():
                 self.add(c, configuration)
 
+    def __len__(self) -> int:
+        return len(self._seen)
+
     def add(self, c: int, configuration: Counts) -> None:
         """Remember a configuration of class c."""
         key = (c, configuration.tobytes())
-        if key not in self._seen:
-            self._seen.add(key)
-            self._owner.append(c)
-            self._rows.append(configuration)
+        if key in self._seen:
+            return
+        n = len(self)
+        if n == len(self._owner):
+            self._owner = np.concatenate([self._owner, np.zeros_like(self._owner)])
+            self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
+        self._owner[n], self._rows[n] = c, configuration
+        self._seen.add(key)
 
     def arrays(self) -> tuple[NDArray[np.int64], Counts]:
         """(class of each column, its configuration)."""
-        return np.array(self._owner), np.array(self._rows)
+        return self._owner[: len(self)], self._rows[: len(self)]
+
+    def toward(self, direction: Vector) -> Master:
+        """The program in this direction; if it is that of the last ray, as that ray left it."""
+        if self._last is None or not np.allclose(self._last[0], direction, rtol=1e-13, atol=0):
+            self._last = direction, Master(self, Program(direction, len(self.classes)))
+        return self._last[1]
 
     @property
     def servable(self) -> NDArray[np.bool_]:
         """Which types fit some server that is there."""
-        return np.asarray(np.any(np.array(self._rows).reshape(-1, self.n_types) > 0, axis=0))
+        return np.asarray(np.any(self.arrays()[1] > 0, axis=0))
 
 
-def shoot(
-    columns: Columns, base: Vector, direction: Vector, stages: Stages = THOROUGH, close: float = CLOSE
-) -> Ray:
-    """The largest step from `base` (which must lie in the region) along `direction` (>= 0, not all 0)."""
+class Master:
+    """The linear program over the columns so far. All loads are per server of the cluster, so that numbers are of order one."""
+
+    def __init__(self, columns: Columns, program: Program, added: int = 0) -> None:
+        self.columns, self._program, self._added = columns, program, added
+
+    def beside(self, j: int) -> Master:
+        """How much more of type j alone fits beside what is the direction here, and can be carried."""
+        return Master(self.columns, self._program.beside(j), self._added)
+
+    def solve(self, base: Vector, direction: Vector) -> tuple[Vector, Vector, float]:
+        """(share of each column, prices of the types, step that these shares carry)."""
+        columns, program = self.columns, self._program
+        owner, rows = columns.arrays()
+        for i in range(self._added, len(columns)):
+            c = int(owner[i])
+            program.add(rows[i] * columns.weight[c], columns.classes.index(c))
+        self._added = len(columns)
+        if program.solve():
+            shares = program.shares
+            step = _step(columns, shares, base, direction)
+            if abs(program.value - step) <= GAP * max(abs(step), 1e-300):
+                return shares, program.prices, step
+        shares, prices = _from_nothing(columns, base, direction)
+        return shares, prices, _step(columns, shares, base, direction)
+
+
+def shoot(columns: Columns, direction: Vector, stages: Stages = THOROUGH, close: float = CLOSE) -> Ray:
+    """The largest step from 0 along `direction` (>= 0, not all 0)."""
+    return _shoot(columns.toward(direction / direction.sum()), np.zeros_like(direction), direction, stages, close)
+
+
+def beside(columns: Columns, base: Vector, stages: Stages = THOROUGH, close: float = CLOSE) -> list[Ray]:
+    """For each type the largest step from `base`, which must lie in the region, along this type alone."""
+    per_server = base / columns.counts.sum()
+    master = Master(columns, Program(per_server, len(columns.classes)))
+    master.solve(np.zeros_like(base), per_server)
+    return [
+        _shoot(master.beside(j), base, direction, stages, close) for j, direction in enumerate(np.eye(len(base)))
+    ]
+
+
+def _shoot(master: Master, base: Vector, direction: Vector, stages: Stages, close: float) -> Ray:
+    columns = master.columns
     nowhere = (direction > 0) & ~columns.servable
     if nowhere.any():
         j = int(np.argmax(nowhere))
@@ -97,8 +156,8 @@ def shoot(
     closed = False
     for effort, rounds in stages:
         for _ in range(rounds):
-            shares, believed = _master(columns, per_server, toward)
-            step = max(0.0, _step(columns, shares, per_server, toward))
+            shares, believed, step = master.solve(per_server, toward)
+            step = max(0.0, step)
             tried = [believed]
             if best_limit < np.inf:
                 tried.insert(0, SMOOTHING * best_prices + (1 - SMOOTHING) * believed)
@@ -124,19 +183,14 @@ def shoot(
     )
 
 
-def _master(columns: Columns, base: Vector, direction: Vector) -> tuple[Vector, Vector]:
-    """Solve the program over the columns so far: (share of each, prices of the types)."""
+def _from_nothing(columns: Columns, base: Vector, direction: Vector) -> tuple[Vector, Vector]:
+    """(share of each column, prices of the types), where the program lost its way."""
+    from scipy.optimize import linprog  # slow to import, and hardly ever needed
+
     owner, rows = columns.arrays()
     J, n = columns.n_types, len(owner)
-    weight = columns.counts[owner] / columns.counts.sum()
-    if not base.any():
-        solved = simplex.solve(owner, rows * weight[:, None], direction)
-        if solved is not None:
-            return solved
-    from scipy.optimize import linprog  # slow to import, and not needed for small programs
-
     carry = np.zeros((J, n + 1))
-    carry[:, :n] = -(rows * weight[:, None]).T
+    carry[:, :n] = -(rows * columns.weight[owner][:, None]).T
     carry[:, n] = direction
     whole = np.zeros((len(columns.classes), n + 1))
     for i, c in enumerate(columns.classes):
@@ -163,7 +217,8 @@ def _master(columns: Columns, base: Vector, direction: Vector) -> tuple[Vector, 
 def _step(columns: Columns, shares: Vector, base: Vector, direction: Vector) -> float:
     """The step that these shares carry, whatever the program said."""
     owner, rows = columns.arrays()
-    carried = (shares * columns.counts[owner] / columns.counts.sum()) @ rows
+    used = np.flatnonzero(shares)
+    carried = (shares[used] * columns.weight[owner[used]]) @ rows[used]
     along = direction > 0
     return float(np.min((carried[along] - base[along]) / direction[along]))
 
@@ -175,10 +230,11 @@ def _ask(
     owner, rows = columns.arrays()
     worth = 0.0
     learnt = False
+    values, dear = rows @ prices, rows @ believed
     for c in columns.classes:
-        mine = rows[owner == c]
-        priced = columns.pricings[c].best(prices, effort, mine[np.argmax(mine @ prices)])
-        worth += float(columns.counts[c] / columns.counts.sum()) * priced.limit
-        learnt = learnt or float(priced.configuration @ believed) > float(np.max(mine @ believed)) * (1 + ROUNDING)
+        mine = np.flatnonzero(owner == c)
+        priced = columns.pricings[c].best(prices, effort, rows[mine[np.argmax(values[mine])]])
+        worth += float(columns.weight[c]) * priced.limit
+        learnt = learnt or float(priced.configuration @ believed) > float(np.max(dear[mine])) * (1 + ROUNDING)
         columns.add(c, priced.configuration)
     return (worth - float(prices @ base)) / float(prices @ direction), learnt
