@@ -80,7 +80,7 @@ def test_as_few_covers_as_the_waste_allows(resources: int, seed: int) -> None:
     weight = rng.exponential(size=len(points))
     asked = float((weight[:, None] * points).sum())
     waste = float(rng.choice([0.02, 0.1, 0.3]))
-    right = next(K for K in range(1, 8) if K >= len(points) or best_cost(points, weight, K) <= (1 + waste) * asked)
+    right = next(K for K in range(1, 8) if len(points) <= K or best_cost(points, weight, K) <= (1 + waste) * asked)
     found = fewest_covers(points, weight, waste, 64)
     assert cost(points, weight, found) <= (1 + waste) * asked * (1 + 1e-9)
     assert right <= len(found) <= right + resources - 1

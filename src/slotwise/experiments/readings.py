@@ -130,9 +130,9 @@ def _conclusion(lines: Mapping[tuple[str, str], Sequence[Point]], n: int) -> str
         else f"The claim holds at all of these {n} server counts with: {named}. "
     )
     return text + (
-        "M14's authors give every server queues of its own, so that is what the paper most likely ran. It does not tell G16's alpha; a small one is"
-        " the likelier, since a queue of G16 is never much below the jobs in service over alpha, and the paper's G16 has the longest queues where there are"
-        " many servers. Algorithm 1 that never stalls does what M14 with common queues does."
+        "M14's authors give every server queues of its own, so that is what the paper most likely ran. It does not tell G16's alpha; one that"
+        " is not large is the likelier: a queue of G16 is never much below the jobs in service over alpha, so only then does it stay behind as servers are"
+        " added, as the paper says. Algorithm 1 that never stalls does what M14 with common queues does."
     )
 
 

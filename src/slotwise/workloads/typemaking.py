@@ -35,6 +35,7 @@ METHODS = ("power-of-two", "grid", "exact", "waste-bounded")
 MOST_EXACT = 10_000
 COLUMNS = ("jobs", "share", "rate", "mean_duration", "load")
 LEAST_EXPONENT = 7
+TRIES, LEAST_TRIES = 40, 4
 WASTE, MOST_CHOSEN = 0.1, 64
 """where nobody says how many types: the fewest that waste at most this share, and no more than so many"""
 
@@ -156,7 +157,7 @@ def make_types(
     """Types for the jobs of `trace`.
 
     `power-of-two` (options: least_exponent = 7), `grid` (levels = 8 per resource, or step = {resource: size}),
-    `exact` (limit = 10,000 types), `waste-bounded` (types = so many at most, tries = 40, seed = 0; or, without
+    `exact` (limit = 10,000 types), `waste-bounded` (types = so many at most, tries = 40 or fewer with many types, seed = 0; or, without
     types, the fewest, at most 64, that waste no more than waste = 0.1 of what jobs ask for).
     """
     if not len(trace):
@@ -299,7 +300,7 @@ def _waste_bounded(
     *,
     types: int | None = None,
     waste: float = WASTE,
-    tries: int = 40,
+    tries: int | None = None,
     seed: int = 0,
 ) -> Typing:
     if types is not None and types < 1:
@@ -320,7 +321,10 @@ def _waste_bounded(
     elif types is None:
         covers = fewest_covers(scaled[asks], seconds[asks], waste, MOST_CHOSEN)
     else:
-        covers = choose_covers(scaled[asks], seconds[asks], types, tries=tries, seed=seed)
+        few = (
+            min(TRIES, max(LEAST_TRIES, TRIES * 8 // types)) if tries is None else tries
+        )  # each takes longer with more types
+        covers = choose_covers(scaled[asks], seconds[asks], types, tries=few, seed=seed)
     # Back to the trace's own numbers: a cover's coordinates are coordinates of points, so look them up.
     actual = np.empty_like(covers)
     for r in range(covers.shape[1]):
