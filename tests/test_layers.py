@@ -19,6 +19,7 @@ FLOORS = [
     {"looks"},
     {"model"},
     {"packing"},
+    {"region"},
     {"scheduling"},
     {"workloads"},
     {"theory"},

@@ -52,6 +52,7 @@ POLICIES = (
     "kubernetes-least-allocated",
     "kubernetes-most-allocated",
     "quickswap",
+    "nmsr",
     "easy-backfill",
 )
 """every policy for clusters of any shape that does not block (fifo)"""

@@ -74,6 +74,13 @@ def opened() -> Iterator[Callable[[str], Store]]:
 
 
 @pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service that tries again soon."""
+    monkeypatch.setattr("slotwise.live.loop.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("slotwise.live.store.sqlite.BUSY_MILLISECONDS", 20)
+
+
+@pytest.fixture
 def until() -> Callable[[Loop, Callable[[], object]], None]:
     """Waits until something has come true, looking after each commit."""
 

@@ -28,10 +28,10 @@ SERVERS = {"a": ServerUp("a", {"cpu": 2, "memory": 1000})}
 class Driver:
     """An engine with its facts in a queue."""
 
-    def __init__(self, folder: Path, **options: object) -> None:
+    def __init__(self, folder: Path, epoch: int = 1, **options: object) -> None:
         self.engine = LocalEngine(folder, SERVERS, grace=0.2, **options)  # type: ignore[arg-type]
         self.facts: queue.SimpleQueue[Fact] = queue.SimpleQueue()
-        self.engine.open(lambda facts: [self.facts.put(fact) for fact in facts] and None, 1)
+        self.engine.open(lambda facts: [self.facts.put(fact) for fact in facts] and None, epoch)
 
     def start(
         self, job: int, *argv: str, attempt: int = 1, demand: Mapping[str, float] | None = None, **spec: object
@@ -120,6 +120,29 @@ def test_an_attempt_is_executed_once(driver: Driver, tmp_path: Path) -> None:
     driver.start(1, "sh", "-c", f"echo x >> {tmp_path}/count", attempt=2)
     driver.until_ended(1)
     assert (tmp_path / "count").read_text() == "x\nx\n"
+
+
+def test_a_service_that_wakes_up_late_is_sent_away(folder: Path, tmp_path: Path) -> None:
+    """A newer one has come: the supervisor does nothing more for the older one, which would start what has long ended and was forgotten."""
+    command = ["sh", "-c", "echo >> ran"]
+    old = Driver(folder)
+    old.start(1, *command, cwd=str(tmp_path))
+    old.until_ended(1)
+    new = Driver(folder, epoch=2)
+    try:
+        new.engine.settled([(1, 1)])
+        assert new.engine.known([(1, 1, "a")]) == {(1, 1): Unknown()}
+        assert old.engine._reader is not None
+        old.engine._reader.join(PATIENCE)  # it was sent away
+        assert not old.engine._reader.is_alive()
+        old.start(1, *command, cwd=str(tmp_path))
+        new.start(2, "true")
+        assert list(new.until_ended(1)) == [2]
+        assert new.engine.known([(1, 1, "a")]) == {(1, 1): Unknown()}
+        assert (tmp_path / "ran").read_text() == "\n"
+    finally:
+        for driver in (old, new):
+            driver.engine.close()
 
 
 def test_jobs_go_on_without_the_service(folder: Path) -> None:

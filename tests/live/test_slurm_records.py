@@ -25,6 +25,7 @@ from slotwise.live.engines.protocol import (
     Withdrawn,
 )
 from slotwise.live.engines.slurm import Placed, SlurmEngine
+from slotwise.live.engines.slurm_arrivals import Arrivals
 from slotwise.live.engines.slurm_commands import SEPARATOR, Row, SlurmError
 from slotwise.live.engines.slurm_records import Foreign, Records
 
@@ -145,6 +146,19 @@ def test_files_are_kept_while_slurm_might_start_a_job_again(records: Records) ->
             os.utime(records.folder / "claims" / records.name(key), (old, old))
     records.forget({records.name((2, 1))})
     assert [records.claimed(key) for key in ((1, 1), (2, 1), (3, 1))] == [False, True, True]
+
+
+def test_a_service_that_wakes_up_late_leaves_jobs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[tuple[str, ...]] = []
+    monkeypatch.setattr(slurm, "run", lambda *command, **_: commands.append(command) or "")
+    first, second = SlurmEngine(tmp_path / "slurm"), SlurmEngine(tmp_path / "slurm")
+    for engine, expected in ((first, 1), (second, 2), (first, 2)):
+        if engine is not first or expected == 1:
+            engine.records.open()
+        engine.start([Start(expected, 1, "node1", {"argv": ["x"]}, {"cpu": 1.0})])
+        engine._work.put(None)
+        engine._give_on()
+        assert len(commands) == expected
 
 
 # -- what Slurm prints, and what is made of it -----------------------------------------------------------------------------------
@@ -271,17 +285,36 @@ def test_what_becomes_of_users_jobs(
 
 def test_a_number_that_is_given_again(tmp_path: Path) -> None:
     """The controller has forgotten a job that was released, and gives its number to another: that one arrives at once, whatever becomes of the first."""
-    engine = SlurmEngine(tmp_path / "slurm", partition="watched", records=tmp_path)
-    engine.records.open()
-    engine._placed[KEY] = Placed(None, 0.0, JOB, given=True)
+    records = Records(tmp_path / "slurm", tmp_path)
+    records.open()
+    arrivals = Arrivals("watched", records)
     new = own(reason="JobHeldUser", submitted=JOB.submitted + 5)
     later = [
         own(id=number, reason="JobHeldUser", submitted=JOB.submitted + 6) for number in ("100", "20_10", "20_9")
     ]
-    keys = [fact.key for fact in engine._look_at_held([*later, new]) if isinstance(fact, Arrived)]
+    keys = [fact.key for fact in arrivals.look([*later, new], [JOB], []) if isinstance(fact, Arrived)]
     numbers = ["12-1000005", "20_9-1000006", "20_10-1000006", "100-1000006"]
     assert keys == [f"slurm-{number}" for number in numbers]
-    assert engine._look_at_held([new, *later]) == []  # told once
-    assert [fact.key for fact in engine._look_at_held(later) if isinstance(fact, Withdrawn)] == [keys[0]]
+    assert arrivals.look([new, *later], [JOB], []) == []  # told once
+    assert [fact.key for fact in arrivals.look(later, [JOB], []) if isinstance(fact, Withdrawn)] == [keys[0]]
     old = own(reason="JobHeldUser")
-    assert engine._look_at_held([old, *later]) == []  # it is placed, and about to be released
+    assert arrivals.look([old, *later], [JOB], []) == []  # it is placed, and about to be released
+
+
+@pytest.mark.parametrize(("now", "done"), [(JOB.submitted, True), (JOB.submitted + 5, False), (None, False)])
+def test_nothing_is_done_to_another_job_of_the_same_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now: int | None, done: bool
+) -> None:
+    commands: list[tuple[str, ...]] = []
+    monkeypatch.setattr(slurm, "run", lambda *command, **_: commands.append(command) or "")
+    row = None if now is None else own(reason="JobHeldUser", submitted=now)
+    monkeypatch.setattr(slurm_commands, "job", lambda number: row)
+    engine = SlurmEngine(tmp_path / "slurm", partition="watched", records=tmp_path)
+    engine.records.open()
+    placed = Placed(start(["x"]), 0.0, JOB)
+    fact = engine._release(KEY, placed)
+    engine._cancel(KEY, placed)
+    assert [command[:2] for command in commands] == (
+        [("scontrol", "update"), ("scontrol", "release"), ("scancel", "12")] if done else []
+    )
+    assert fact is None if done else isinstance(fact, Ended) and fact.by_user

@@ -9,9 +9,9 @@ import pytest
 
 from slotwise.packing import Space
 from slotwise.planning.limit import cheapest
-from slotwise.theory.pricing import pricing_of
-from slotwise.theory.ray import Columns
-from slotwise.theory.region import intensity, locate
+from slotwise.region.pricing import pricing_of
+from slotwise.region.ray import Columns
+from slotwise.region.region import intensity, locate
 
 
 def test_one_class_is_the_intensity_times_the_servers() -> None:

@@ -15,10 +15,10 @@ from slotwise.model import Scenario, parse_scenario
 from slotwise.packing import Space
 from slotwise.planning import plan
 from slotwise.planning.limit import cheapest, serves
+from slotwise.region.pricing import pricing_of
+from slotwise.region.ray import Columns
+from slotwise.region.region import locate
 from slotwise.theory import erlang
-from slotwise.theory.pricing import pricing_of
-from slotwise.theory.ray import Columns
-from slotwise.theory.region import locate
 
 
 def cluster(**types: dict[str, Any]) -> Scenario:

@@ -314,6 +314,25 @@ def test_a_server_that_swaps() -> None:
     assert [p.job for p in s.complete("a")] == ["b"]
 
 
+def test_a_server_with_slots_by_the_clock() -> None:
+    types = [JobType(name="small", demand=(1,)), JobType(name="large", demand=(3,))]
+    one = Cluster(resources=("cpu",), servers=(ServerClass(name="pool", count=1, capacity=(3,)),))
+    s = Scheduler(one, types, "nmsr", fill=False)
+    kind, other, slots = (
+        ("small", "large", 3) if "small" in str(s.explain_server("pool-0")) else ("large", "small", 1)
+    )
+    assert s.submit("a", other) == []
+    assert why(s.explain("a")).reason == Reason.NO_SLOT
+    assert [p.job for p in s.submit("b", kind)] == ["b"]
+    because = why(s.explain_server("pool-0"))
+    assert (because.reason, because.figures) == (
+        Reason.HAS_SLOTS,
+        {"configuration": {kind: slots}, "holding": {kind: 1}},
+    )
+    s.tick()
+    assert [p.job for p in s.complete("b")] == ["a"]
+
+
 def test_gone() -> None:
     s = scheduler()
     s.fail_server("small-0")

@@ -30,6 +30,7 @@ VARIANTS += [
         if name not in ("algorithm1", "m14", "g16", "g16-retention")
     ],
     ("quickswap", {"threshold": 2}),
+    ("nmsr", {"fill": False, "cycle": 3}),
     ("myopic-maxweight", {"solver": "dp"}),
     ("myopic-maxweight", {"solver": "approximate"}),
 ]

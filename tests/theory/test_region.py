@@ -11,11 +11,11 @@ import pytest
 from slotwise.errors import InputError
 from slotwise.model import load_scenario, parse_scenario
 from slotwise.packing import Space
+from slotwise.region.pricing import Listed, Searched
+from slotwise.region.ray import QUICK, Columns
+from slotwise.region.region import Mix
 from slotwise.theory import headroom_by_type, intensity, load_of, locate, region_of, scaled_rates
 from slotwise.theory.certificates import CertificateError, verify_separation, verify_witness
-from slotwise.theory.pricing import Listed, Searched
-from slotwise.theory.ray import QUICK, Columns
-from slotwise.theory.region import Mix
 
 TABLE1 = Space.additive([[150, 80, 1690], [171, 65, 420], [70, 200, 1690]], [900, 900, 5000])
 
@@ -266,7 +266,7 @@ def test_the_same_direction_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch
     def never(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("slotwise.theory.ray._from_nothing", never)
+    monkeypatch.setattr("slotwise.region.ray._from_nothing", never)
     rng = np.random.default_rng(10)
     demand = rng.integers(20, 61, (30, 2))
     columns = Columns([Searched(Space.additive(demand, [100, 100]))], [50])

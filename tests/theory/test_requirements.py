@@ -18,6 +18,9 @@ from scipy.optimize import linprog
 
 from slotwise.model import Scenario, integers, parse_scenario
 from slotwise.packing import Space, spaces_of
+from slotwise.region.pricing import Searched
+from slotwise.region.ray import Columns
+from slotwise.region.region import Mix
 from slotwise.scheduling.policies import make_policy
 from slotwise.theory import headroom_by_type, load_of, locate, region_of, scaled_rates
 from slotwise.theory.bounds import best_lower_bound, pools_of
@@ -26,9 +29,6 @@ from slotwise.theory.certificates import CertificateError, verify_separation, ve
 from slotwise.theory.erlang import mean_queue
 from slotwise.theory.guarantee import Verdict, guarantee
 from slotwise.theory.load import columns_of
-from slotwise.theory.pricing import Searched
-from slotwise.theory.ray import Columns
-from slotwise.theory.region import Mix
 
 VALUES = {"gpu": ["none", "a100", "h100"], "zone": ["a", "b"]}
 

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from slotwise.theory.simplex import Program
+from slotwise.region.simplex import Program
 
 Floats = NDArray[np.float64]
 

@@ -53,6 +53,7 @@ STYLES: dict[str, Style] = {
     "vqs-bf": Style("vqs-bf (reconstruction)", GREEN, "H", DASHDOT),
     "easy-backfill": Style("easy-backfill (knows durations)", BLACK, "1", DASHDOT),
     "quickswap": Style("quickswap", PURPLE, "D", DASHDOT),
+    "nmsr": Style("nmsr (knows rates)", BLUE, "2", DASHDOT),
     "lower-bound": Style("lower bound (no policy can be below)", BLACK, "", DOTTED),
 }
 """The one place where a policy gets its looks."""

@@ -5,7 +5,7 @@ With prices p_c of one server of class c and y_ck servers of class c (not always
     min sum_ck p_c y_ck   such that   sum_ck y_ck k >= rho,   sum_ck y_ck capacity_c >= need,   y >= 0,
 
 where `need` is the mean use of each resource divided by the utilisation that is allowed (nothing, without such a
-target). Columns are generated as in `slotwise.theory.ray`: dual prices w, v ask each class for its best
+target). Columns are generated as in `slotwise.region.ray`: dual prices w, v ask each class for its best
 configuration, until none is worth more than its server costs, p_c >= h_c(w) + v.capacity_c.
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise.errors import SlotwiseError
-from slotwise.theory.pricing import Pricing, Vector
+from slotwise.region.pricing import Pricing, Vector
 
 CLOSE = 1e-9
 ROUNDS = 2_000

@@ -23,6 +23,8 @@ from slotwise.planning import search, showing
 from slotwise.planning.limit import Limit, cheapest
 from slotwise.planning.targets import Targets, check_targets, estimate, meaning, measure, shown, unit_of
 from slotwise.planning.trials import LOOKS, Counts, Question, Trial, Trials
+from slotwise.region.ray import Columns
+from slotwise.region.region import locate
 from slotwise.simulation.choice import Choice
 from slotwise.simulation.periods import QueueOverPeriod, queue_over_period
 from slotwise.simulation.serverevents import check_pace
@@ -31,8 +33,6 @@ from slotwise.simulation.statistics import Interval
 from slotwise.simulation.workload import jobs_of
 from slotwise.theory.guarantee import Verdict as Certainty
 from slotwise.theory.guarantee import guarantee
-from slotwise.theory.ray import Columns
-from slotwise.theory.region import locate
 
 if TYPE_CHECKING:
     import pandas

@@ -18,6 +18,7 @@ from slotwise.errors import InputError
 from slotwise.looks.numbers import with_band
 from slotwise.model import Overrides, Scenario
 from slotwise.model.laws import BatchArrivals
+from slotwise.region.region import Region, locate
 from slotwise.scheduling.claims import MaxWeight
 from slotwise.scheduling.policies import POLICIES
 from slotwise.simulation.choice import Choice
@@ -27,7 +28,6 @@ from slotwise.simulation.result import Result, paired_queues
 from slotwise.simulation.simulate import as_scenario, run_policies
 from slotwise.theory.guarantee import proven_share
 from slotwise.theory.load import columns_of, scaled_rates, with_load
-from slotwise.theory.region import Region, locate
 from slotwise.workloads.laws import arrival_law, is_poisson
 
 GRID = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)

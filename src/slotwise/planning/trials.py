@@ -29,6 +29,9 @@ import numpy as np
 from slotwise.model import Scenario
 from slotwise.packing import spaces_of
 from slotwise.planning.targets import Targets, estimate, meaning, measure, shown
+from slotwise.region.pricing import Listed, Pricing, pricing_of
+from slotwise.region.ray import Columns
+from slotwise.region.region import locate
 from slotwise.simulation import engines
 from slotwise.simulation.bounding import LowerBounds
 from slotwise.simulation.choice import Choice
@@ -42,9 +45,6 @@ from slotwise.simulation.sequential import LONGER, MOST_EVENTS, MOST_WORK, first
 from slotwise.simulation.simulate import InterruptedRunError
 from slotwise.simulation.statistics import Interval
 from slotwise.theory.bounds import changes_of
-from slotwise.theory.pricing import Listed, Pricing, pricing_of
-from slotwise.theory.ray import Columns
-from slotwise.theory.region import locate
 from slotwise.workloads.jobs import Jobs
 
 Counts = tuple[int, ...]

@@ -35,6 +35,7 @@ class Reason(StrEnum):
     STALLED = "is stalled because weight {weight:g} < {beta:.3f} x {best:g}, and holds {holding}"
     TURNS = "turns to {configuration} because weight {weight:g} < {beta:.3f} x {best:g}, starts only jobs of that, and holds {holding}"
     SWAPS = "starts only jobs of type {type} until one has started, and holds {holding}"
+    HAS_SLOTS = "has slots {configuration} until its clock moves on, and holds {holding}"
     EMPTY = "is empty and takes a configuration when a job comes that fits"
     PACKS = "holds {holding}, {free} free"
     HOLDS = "holds {holding}"

@@ -115,6 +115,8 @@ class Scheduler(Verbs):
             spaces=spaces_of(cluster.servers, self.sizes),
             random=random,
             mean_service=np.array([job_type.mean_service for job_type in types]),
+            rates=np.array([job_type.rate or 0.0 for job_type in types]),
+            counts=[server.count for server in cluster.servers],
             max_jobs=n_jobs,
             servers_change=True,
         )

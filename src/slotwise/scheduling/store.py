@@ -100,12 +100,14 @@ class Store:
         spaces: Sequence[Space],
         random: chance.Words,
         mean_service: NDArray[np.float64] | None = None,
+        rates: NDArray[np.float64] | None = None,
+        counts: Sequence[int] | None = None,
         max_jobs: int = 1024,
         alike: bool = False,
         servers_change: bool = False,
     ) -> None:
         """`alike`: every job asks for just what its type does. `servers_change`: some will come and go, so it must be quick to say
-        which jobs a server has."""
+        which jobs a server has. `rates`: arrivals of each type, 0 where nobody knows; `counts`: how many servers of each class are expected."""
         self.sizes, self.policy, self.spaces = sizes, policy, list(spaces)
         self.arrays: Arrays = {}
         self.record = np.zeros(1, DTYPE)
@@ -114,6 +116,9 @@ class Store:
         s = self.state
         s.n_types, s.n_resources = sizes.demand.shape
         s.n_classes = len(sizes.capacity)
+        self.mean_service = np.ones(s.n_types) if mean_service is None else np.asarray(mean_service, np.float64)
+        self.rates = np.zeros(s.n_types) if rates is None else np.asarray(rates, np.float64)
+        self.counts = np.ones(s.n_classes, np.int64) if counts is None else np.asarray(counts, np.int64)
         s.random_ties = policy.options.ties == "random"
         s.actual = s.keeps_use = policy.actual
         for keep in policy.keeps:
@@ -139,7 +144,7 @@ class Store:
         self.put("most", np.array([[space.most(j) for j in range(J)] for space in spaces], np.int64).reshape(C, J))
         self.put("allowed", self.allowed.astype(np.int64))
         self.put("present_by_class", np.zeros(C, np.int64))
-        self.put("mean_service", np.ones(J) if mean_service is None else np.asarray(mean_service, np.float64))
+        self.put("mean_service", self.mean_service)
         self.put("queue_length", np.zeros(J, np.int64))
         self.put("weight", np.zeros(J))
         self.put("gain", np.ones(J))

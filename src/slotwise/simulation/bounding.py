@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from slotwise.model import Scenario
+from slotwise.region.ray import Columns
 from slotwise.simulation.measurements import Measurements
 from slotwise.theory.bounds import Bound, best_lower_bound
-from slotwise.theory.ray import Columns
 from slotwise.theory.tracebound import TraceBound
 from slotwise.workloads.jobs import Jobs
 

@@ -125,6 +125,8 @@ def make_store(task: Task, max_servers: int, *, servers_change: bool = False) ->
         spaces=spaces_of(scenario.cluster.servers, jobs.sizes),
         random=chance.words_of(scenario.run.seed, task.replication),
         mean_service=jobs.mean_service,
+        rates=jobs.rates,
+        counts=[server.count for server in scenario.cluster.servers],
         max_jobs=int(min(1.2 * jobs.mean_in_service, MOST_ROOM))
         + 32
         + (task.start.n_jobs if task.start is not None else 0),

@@ -213,9 +213,9 @@ class Result:
     @cached_property
     def certified(self) -> bool:
         """Whether a theorem says that this policy keeps the queues bounded at this load."""
+        from slotwise.region.region import locate
         from slotwise.theory.guarantee import Verdict, guarantee
         from slotwise.theory.load import columns_of, load_of, scaled_rates
-        from slotwise.theory.region import locate
 
         scenario = self.scenario
         if scenario.workload.trace is not None:

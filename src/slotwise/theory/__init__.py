@@ -1,11 +1,11 @@
 """What is known of a cluster and a load before anything is run: capacity region, guarantees, bounds, Erlang."""
 
+from slotwise.region.region import Headroom, Mix, Region, headroom_by_type, intensity, locate
 from slotwise.theory.bounds import Bound, best_lower_bound
 from slotwise.theory.capacity import Capacity, assess
 from slotwise.theory.certificates import verify_separation, verify_witness
 from slotwise.theory.guarantee import Guarantee, Verdict, guarantee, guarantees
 from slotwise.theory.load import actual_load, columns_of, load_of, region_of, scaled_rates, with_load
-from slotwise.theory.region import Headroom, Mix, Region, headroom_by_type, intensity, locate
 from slotwise.theory.srpt import srpt_mean_queue
 
 __all__ = [

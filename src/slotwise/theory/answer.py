@@ -6,9 +6,9 @@ import numpy as np
 
 from slotwise.looks.numbers import brief, number
 from slotwise.model import per_time, span, with_unit
+from slotwise.region.region import Region
 from slotwise.theory.capacity import Capacity
 from slotwise.theory.guarantee import Guarantee, Verdict
-from slotwise.theory.region import Region
 
 FULL = 0.98
 """a resource that is so full when the load is as large as it can be is the bottleneck"""

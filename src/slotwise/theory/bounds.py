@@ -31,11 +31,11 @@ from numpy.typing import NDArray
 
 from slotwise.model import Scenario
 from slotwise.model.laws import BatchArrivals
+from slotwise.region.pricing import Vector, total_value
+from slotwise.region.ray import Columns
+from slotwise.region.region import locate
 from slotwise.theory.erlang import mean_queue
 from slotwise.theory.load import columns_of
-from slotwise.theory.pricing import Vector, total_value
-from slotwise.theory.ray import Columns
-from slotwise.theory.region import locate
 from slotwise.workloads.laws import (
     arrival_law,
     batch_vectors,

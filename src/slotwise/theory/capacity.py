@@ -12,12 +12,12 @@ import numpy as np
 from slotwise._version import __version__
 from slotwise.looks.notebook import to_pandas
 from slotwise.model import Overrides, Scenario, changed, load_scenario
+from slotwise.region.pricing import Vector
+from slotwise.region.region import Headroom, Region, headroom_by_type, locate
 from slotwise.theory.bounds import Bound, best_lower_bound
 from slotwise.theory.guarantee import Guarantee, guarantees
 from slotwise.theory.load import actual_load, columns_of, scaled_rates, with_load
 from slotwise.theory.peak import Peak, peak_of
-from slotwise.theory.pricing import Vector
-from slotwise.theory.region import Headroom, Region, headroom_by_type, locate
 
 if TYPE_CHECKING:
     import pandas

@@ -15,8 +15,8 @@ from fractions import Fraction
 
 from slotwise.errors import SlotwiseError
 from slotwise.packing import Space
-from slotwise.theory.pricing import Vector
-from slotwise.theory.region import Mix
+from slotwise.region.pricing import Vector
+from slotwise.region.region import Mix
 
 STATES = 500_000
 """The most states that the recursion for W(w) visits per server class."""

@@ -21,13 +21,13 @@ from dataclasses import dataclass, replace
 
 from slotwise.model import Scenario
 from slotwise.packing import Solver, make_solver
+from slotwise.region.pricing import Listed, Vector
+from slotwise.region.ray import Columns
+from slotwise.region.region import Region, locate
 from slotwise.scheduling.claims import Assumption, FixedShare, MaxWeight, Need, Unknown
 from slotwise.scheduling.policies import POLICIES, make_policy
 from slotwise.scheduling.policy import Policy
 from slotwise.theory.needs import Case, check
-from slotwise.theory.pricing import Listed, Vector
-from slotwise.theory.ray import Columns
-from slotwise.theory.region import Region, locate
 
 MARGIN = 1e-9
 """The interior begins this far, relative, from the boundary."""

@@ -7,9 +7,9 @@ import numpy as np
 from slotwise.errors import InputError
 from slotwise.model import Scenario, integers
 from slotwise.packing import spaces_of
-from slotwise.theory.pricing import Vector, pricing_of
-from slotwise.theory.ray import Columns
-from slotwise.theory.region import Region, locate
+from slotwise.region.pricing import Vector, pricing_of
+from slotwise.region.ray import Columns
+from slotwise.region.region import Region, locate
 from slotwise.workloads.laws import effective_rates
 
 

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from slotwise.model import Scenario
-from slotwise.theory.pricing import Vector
-from slotwise.theory.ray import Columns
-from slotwise.theory.region import locate
+from slotwise.region.pricing import Vector
+from slotwise.region.ray import Columns
+from slotwise.region.region import locate
 from slotwise.workloads.timechange import in_service, steps_of
 
 

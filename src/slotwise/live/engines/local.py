@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -67,13 +68,14 @@ class LocalEngine:
         self._answered = threading.Condition(self._lock)
         self._numbers = itertools.count(1)
         self._closing = False
+        self._epoch = 0
         self._tell: Tell = lambda facts: None
         self._reader: threading.Thread | None = None
 
     # -- the protocol -------------------------------------------------------------------------------------------
 
     def open(self, tell: Tell, epoch: int) -> None:
-        self._tell = tell
+        self._tell, self._epoch = tell, epoch
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._connect()
         self._reader = threading.Thread(target=self._read_on, name="slotwise-local", daemon=True)
@@ -131,7 +133,8 @@ class LocalEngine:
         with self._lock:
             self._closing = True
             if self._peer is not None:
-                self._peer.shutdown(socket.SHUT_RDWR)
+                with suppress(OSError):  # it has hung up
+                    self._peer.shutdown(socket.SHUT_RDWR)
         if self._reader is not None:
             self._reader.join()
         with self._lock:
@@ -222,6 +225,10 @@ class LocalEngine:
                     with self._answered:
                         self._answers[message["id"]] = message["known"]
                         self._answered.notify_all()
+                if "refused" in message:
+                    log.error("another service has taken over the supervisor of %s", self.folder)
+                    with self._lock:
+                        self._closing = True
                 if message.get("hello", VERSION) != VERSION:
                     log.warning("the supervisor is of version %s, not %s", message["hello"], VERSION)
             self._hear(facts)
@@ -295,6 +302,7 @@ class LocalEngine:
             peer.connect(f"/proc/self/fd/{folder}/socket")
             if not peer.recv(1, socket.MSG_PEEK):  # its greeting; one that is being killed says none
                 raise ConnectionResetError
+            peer.sendall(json.dumps({"epoch": self._epoch}).encode() + b"\n")
             peer.settimeout(None)
         except OSError:
             peer.close()

@@ -9,7 +9,6 @@ given to others. So files say what began and how it ended (`slurm_records`); Slu
 
 from __future__ import annotations
 
-import json
 import logging
 import queue
 import threading
@@ -18,12 +17,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from slotwise.errors import InputError
 from slotwise.live.engines import slurm_commands as slurm
 from slotwise.live.engines.protocol import (
-    Arrived,
     Attempt,
     Ended,
     Fact,
@@ -36,10 +34,10 @@ from slotwise.live.engines.protocol import (
     Started,
     Tell,
     Unknown,
-    Withdrawn,
 )
+from slotwise.live.engines.slurm_arrivals import Arrivals, foreign_of
 from slotwise.live.engines.slurm_commands import Row, SlurmError, run
-from slotwise.live.engines.slurm_records import MARK, Foreign, Records
+from slotwise.live.engines.slurm_records import Foreign, Records
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -93,9 +91,7 @@ class SlurmEngine:
         self.records = Records(folder, records)
         self._placed: dict[Attempt, Placed] = {}
         self._nodes: dict[str, Fact | None] = {}
-        self._held: set[str] = set()
-        """keys of users' jobs that wait for us"""
-        self._skipped: set[str] = set()
+        self._arrivals = Arrivals(partition, self.records)
         self._lock = threading.RLock()
         self._work: queue.SimpleQueue[tuple[Attempt, Placed] | None] = queue.SimpleQueue()
         self._closing = threading.Event()
@@ -199,6 +195,9 @@ class SlurmEngine:
                 return
             key, placed = item
             assert placed.start is not None
+            if not self.records.held():
+                log.error("another service has taken over; nothing more is given to Slurm")
+                return
             try:
                 fact = self._release(key, placed) if placed.foreign is not None else self._submit(key, placed.start)
             except SlurmError as error:
@@ -238,6 +237,9 @@ class SlurmEngine:
         job, start = placed.foreign, placed.start
         assert job is not None
         assert start is not None
+        gone = Ended(*key, STOPPED, time.time(), "cancelled in Slurm", by_user=True)
+        if the_same(job) is None:
+            return gone
         changes = [f"ReqNodeList={start.server}", "Requeue=0"]
         if job.memory:
             changes.append(f"MinMemoryNode={ceil(job.memory)}")
@@ -249,19 +251,18 @@ class SlurmEngine:
         except SlurmError as error:
             if not error.final:
                 raise
-            rows = {row.id: row for row in slurm.queue()}
-            row = rows.get(job.id)
-            if row is None or row.submitted != job.submitted or row.state == "CANCELLED":
-                return Ended(*key, STOPPED, time.time(), "cancelled in Slurm", by_user=True)
-            return None if not row.held else self._refuse(key, str(error))
+            row = the_same(job)
+            if row is None or row.state == "CANCELLED":
+                return gone
+            return self._refuse(key, str(error)) if row.held else None
         return None
 
     def _cancel(self, key: Attempt, placed: Placed) -> None:
         try:
-            if placed.foreign is not None:
-                run("scancel", placed.foreign.id)
-            else:
+            if placed.foreign is None:
                 run("scancel", "-n", self.records.name(key))
+            elif the_same(placed.foreign) is not None:
+                run("scancel", placed.foreign.id)
         except SlurmError as error:
             log.warning("%s", error)  # the look-out tries again
 
@@ -324,7 +325,9 @@ class SlurmEngine:
             self._tell(facts)
 
     def _look_at_jobs(self, rows: list[Row]) -> None:
-        facts = self._look_at_held(rows)
+        with self._lock:
+            placed = [one.foreign for one in self._placed.values() if one.foreign is not None]
+        facts = self._arrivals.look(rows, placed, self._nodes.values())
         by_name = {
             row.name: row for row in sorted(rows, key=lambda row: not row.over) if self.records.ours(row.name)
         }
@@ -420,49 +423,6 @@ class SlurmEngine:
         """Whether the controller was started since the job was last seen; then its word on jobs of that time means little."""
         return slurm.booted() > time.time() - seconds - GRACE_SECONDS
 
-    def _look_at_held(self, rows: list[Row]) -> list[Fact]:
-        """Users' own jobs that wait for us, and those that do so no more."""
-        if self.partition is None:
-            return []
-        waiting = [row for row in rows if row.held and self.partition in row.partition.split(",")]
-        held = {key_of(row.id, row.submitted): row for row in waiting if not self.records.ours(row.name)}
-        with self._lock:
-            users = [one.foreign for one in self._placed.values() if one.foreign is not None]
-        placed = {key_of(one.id, one.submitted) for one in users}
-        facts: list[Fact] = []
-        for key, row in sorted(held.items(), key=lambda item: (item[1].submitted, item[1].number)):
-            if key not in self._held and key not in placed:
-                facts += self._arrived(key, row)
-        here = {key_of(row.id, row.submitted) for row in rows if not row.over}
-        facts += [Withdrawn(key) for key in sorted(self._held - here - placed)]
-        self._held = set(held)
-        return facts
-
-    def _arrived(self, key: str, row: Row) -> list[Fact]:
-        if row.nodes > 1 or any(sign in row.features for sign in "|[]()*"):
-            if key not in self._skipped:
-                self._skipped.add(key)
-                log.warning(
-                    "job %s is left held: jobs of several nodes or with alternative features are not for us", row.id
-                )
-            return []
-        cpus, memory = row.tres.get("cpu", 1.0), row.tres.get("mem", 0.0)
-        chosen = 0.0 if memory else self._usual_memory(cpus)
-        mark = MARK.match(row.comment)
-        job = Foreign(row.id, row.submitted, row.user, mark[1] if mark else "", chosen)
-        spec = {
-            "needs": {"cpu": cpus, "memory": memory or chosen},
-            "requires": dict.fromkeys(filter(None, row.features.split("&")), ("yes",)),
-            "name": row.name,
-            "body": json.dumps({"slurm": job, "argv": [f"(job {row.id} of Slurm)"]}),
-        }
-        return [Arrived(key, spec)]
-
-    def _usual_memory(self, cpus: float) -> float:
-        """No memory asked for means all of a node to Slurm: that of the smallest one that has the CPUs."""
-        up = [one.capacity for one in self._nodes.values() if isinstance(one, ServerUp)]
-        return min((one["memory"] for one in up if one["cpu"] >= cpus), default=0.0)
-
     def _compare_nodes(self, found: dict[str, Fact | None]) -> None:
         """Tell what has changed."""
         gone: dict[str, Fact | None] = {
@@ -500,14 +460,10 @@ class SlurmEngine:
                 time.sleep(AGAIN_SECONDS)
 
 
-def foreign_of(spec: Any) -> Foreign | None:
-    """The user's own job that a spec is about."""
-    return Foreign(*spec["slurm"]) if "slurm" in spec else None
-
-
-def key_of(number: str, submitted: int) -> str:
-    """What a user's job is called here. The number alone is not enough: a controller that has forgotten a job gives it to another."""
-    return f"slurm-{number}-{submitted}"
+def the_same(job: Foreign) -> Row | None:
+    """A user's job in Slurm, unless its number is another's by now: whatever is done by number is done to whoever has it."""
+    row = slurm.job(job.id)
+    return row if row is not None and row.submitted == job.submitted else None
 
 
 def row_for(name: str, foreign: Foreign | None, rows: list[Row]) -> Row | None:

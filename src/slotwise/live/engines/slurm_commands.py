@@ -106,10 +106,20 @@ def own_environment() -> dict[str, str]:
     return inherited() | {name: value for name, value in os.environ.items() if name.startswith("SLURM_")}
 
 
-def queue() -> list[Row]:
+def queue(*which: str) -> list[Row]:
     """All jobs that Slurm knows, ended ones too as long as it does, the jobs of arrays one by one."""
     asked = ",".join(f"{field}{SEPARATOR}" for field in FIELDS)
-    return [row_of(line) for line in run("squeue", "-h", "-a", "-r", "-t", "all", "-O", asked).splitlines()]
+    return [row_of(line) for line in run("squeue", "-h", "-a", "-r", "-t", "all", "-O", asked, *which).splitlines()]
+
+
+def job(number: str) -> Row | None:
+    """The job that has this number now."""
+    try:
+        return next(iter(queue("-j", number)), None)
+    except SlurmError as error:
+        if not error.final:
+            raise
+        return None  # no job has it
 
 
 def row_of(line: str) -> Row:

@@ -45,7 +45,7 @@ class Records:
 
     def __init__(self, folder: Path, shared: Path | None) -> None:
         self.folder, self.shared = folder, shared
-        self.identity = ""
+        self.identity = self._holder = ""
 
     def open(self) -> None:
         """Make what is missing. The identity keeps jobs of two services on one Slurm apart."""
@@ -55,6 +55,14 @@ class Records:
         if not path.exists():
             write_once(path, os.urandom(4).hex())
         self.identity = path.read_text().strip()
+        self._holder = os.urandom(8).hex()
+        unfinished = self.folder / f"holder.{self._holder}"
+        unfinished.write_text(self._holder)
+        unfinished.replace(self.folder / "holder")
+
+    def held(self) -> bool:
+        """Whether no other service has opened them since: one that hung and has woken up must leave jobs alone."""
+        return (self.folder / "holder").read_text() == self._holder
 
     def name(self, key: Attempt) -> str:
         """What an attempt is called in Slurm and here."""

@@ -24,6 +24,7 @@ from slotwise.scheduling.policies.fitting import (
 )
 from slotwise.scheduling.policies.guarded import Guarded
 from slotwise.scheduling.policies.m14 import M14
+from slotwise.scheduling.policies.nmsr import Nmsr
 from slotwise.scheduling.policies.quickswap import Quickswap
 from slotwise.scheduling.policies.sampling import G16, G16Retention
 from slotwise.scheduling.policies.virtual import Vqs, VqsBf
@@ -50,6 +51,7 @@ POLICIES: dict[str, type[Policy]] = {
         VqsBf,
         EasyBackfill,
         Quickswap,
+        Nmsr,
     )
 }
 

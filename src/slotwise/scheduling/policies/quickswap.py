@@ -1,4 +1,4 @@
-"""Adaptive Quickswap and MSFQ (Chen, Berg, Harchol-Balter and others, 2025): drain on purpose, and early, for a class that cannot start.
+"""Adaptive Quickswap and MSFQ (Chen, Anggraito, Olliaro, Marin, Ajmone Marsan, Berg and Grosof, 2025): drain on purpose, and early, for a class that cannot start.
 
 On one server: the largest class that waits and fits starts first, then what is left is filled with smaller ones. When
 

@@ -5,29 +5,61 @@ from __future__ import annotations
 import json
 import select
 import socket
+from contextlib import suppress
 from typing import Any
 
 VERSION = 2
 
 
 class Talk:
-    """At most one service; a new one takes the place of one that may hang."""
+    """At most one service; a newer one takes the place of one that may hang. Each says its epoch first: an older one, which hung and has woken up, is sent away."""
 
     def __init__(self, epoll: select.epoll) -> None:
         self._epoll = epoll
         self._peer: socket.socket | None = None
+        self._epoch = 0
         self._unread = self._unsent = b""
+        self._newcomer: socket.socket | None = None
+        self._said = b""
+        """what the newcomer has said so far"""
 
     def __bool__(self) -> bool:
-        return self._peer is not None
+        return self._peer is not None or self._newcomer is not None
 
     def accept(self, listening: socket.socket) -> None:
         """A service has come."""
+        self._send_away()
+        self._newcomer, _ = listening.accept()
+        self._newcomer.setblocking(False)
+        self._epoll.register(self._newcomer.fileno(), select.EPOLLIN)
+        self._newcomer.send(line({"hello": VERSION}))
+
+    def _send_away(self) -> None:
+        if self._newcomer is not None:
+            self._epoll.unregister(self._newcomer.fileno())
+            self._newcomer.close()
+        self._newcomer, self._said = None, b""
+
+    def _hear_newcomer(self) -> None:
+        """Once it has said its epoch it takes the place of the other, or has to go."""
+        if self._newcomer is None:
+            return
+        data, gone = read(self._newcomer)
+        self._said += data
+        if b"\n" not in self._said:
+            if gone:
+                self._send_away()
+            return
+        first, _, rest = self._said.partition(b"\n")
+        epoch = json.loads(first).get("epoch", 0)
+        if self._peer is not None and epoch < self._epoch:
+            with suppress(OSError):
+                self._newcomer.send(line({"refused": self._epoch}))
+            self._send_away()
+            return
+        newcomer, self._newcomer, self._said = self._newcomer, None, b""
         self.hang_up()
-        self._peer, _ = listening.accept()
-        self._peer.setblocking(False)
-        self._epoll.register(self._peer.fileno(), select.EPOLLIN)
-        self.tell({"hello": VERSION})
+        self._peer, self._epoch, self._unread = newcomer, epoch, rest
 
     def hang_up(self) -> None:
         """The service has gone."""
@@ -39,7 +71,7 @@ class Talk:
     def tell(self, message: dict[str, Any]) -> None:
         """Say something with the next `send`; nobody hears it where no service is there."""
         if self._peer is not None:
-            self._unsent += json.dumps(message, separators=(",", ":")).encode() + b"\n"
+            self._unsent += line(message)
 
     def send(self) -> None:
         """As much of what was said as goes out now."""
@@ -59,19 +91,40 @@ class Talk:
         self._epoll.modify(self._peer.fileno(), select.EPOLLIN | (select.EPOLLOUT if waited else 0))
 
     def receive(self) -> list[dict[str, Any]]:
-        """The messages that have come."""
-        while self._peer is not None:
-            try:
-                data = self._peer.recv(1 << 20)
-            except BlockingIOError:
-                break
-            except OSError:
-                data = b""
-            if not data:
-                self.hang_up()
-                break
-            self._unread += data
+        """The messages that have come; what one service said before another took its place is heard first."""
+        messages = self._messages()
+        before = self._peer
+        self._hear_newcomer()
+        return messages if self._peer is before else messages + self._messages()
+
+    def _messages(self) -> list[dict[str, Any]]:
+        if self._peer is None:
+            return []
+        data, gone = read(self._peer)
+        self._unread += data
+        if gone:
+            self.hang_up()
         if b"\n" not in self._unread:
             return []
         *lines, self._unread = self._unread.split(b"\n")
-        return [json.loads(line) for line in lines]
+        return [json.loads(one) for one in lines]
+
+
+def line(message: dict[str, Any]) -> bytes:
+    """As it is sent."""
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+
+
+def read(peer: socket.socket) -> tuple[bytes, bool]:
+    """All that has come, and whether the other side has gone."""
+    parts: list[bytes] = []
+    while True:
+        try:
+            data = peer.recv(1 << 20)
+        except BlockingIOError:
+            return b"".join(parts), False
+        except OSError:
+            data = b""
+        if not data:
+            return b"".join(parts), True
+        parts.append(data)

@@ -18,8 +18,8 @@ import numpy as np
 
 from slotwise.errors import InputError
 from slotwise.packing import Space
-from slotwise.theory.pricing import Counts, Vector, pricing_of
-from slotwise.theory.ray import QUICK, THOROUGH, Columns, Stages, beside, shoot
+from slotwise.region.pricing import Counts, Vector, pricing_of
+from slotwise.region.ray import QUICK, THOROUGH, Columns, Stages, beside, shoot
 
 EXACT, BETTER = 20, 100
 """headroom is exact up to so many types; up to so many its limits are better than those that come with the intensity"""

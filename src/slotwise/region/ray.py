@@ -13,7 +13,7 @@ for a t that is computed from the mix alone, and for any prices w >= 0 with w.di
     t <= (W(w) - w.base) / (w.direction),    W(w) = sum over servers of max_k w.k.
 
 It ends when the two meet. Prices are smoothed towards the best ones so far (Wentges), which saves rounds. The program goes on from
-round to round, and from one ray to the next, where it stood (`slotwise.theory.simplex`).
+round to round, and from one ray to the next, where it stood (`slotwise.region.simplex`).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise.errors import SlotwiseError
-from slotwise.theory.pricing import EFFORT, Counts, Pricing, Vector
-from slotwise.theory.simplex import Program
+from slotwise.region.pricing import EFFORT, Counts, Pricing, Vector
+from slotwise.region.simplex import Program
 
 CLOSE = 1e-10
 """Relative distance of the two limits at which they count as one."""

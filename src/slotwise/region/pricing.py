@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from slotwise.packing import Space, enumerate_maximal, thin
 from slotwise.packing.kernels.search import prices as dual_prices
 from slotwise.packing.kernels.search import undominated
-from slotwise.theory.search import search
+from slotwise.region.search import search
 
 Vector = NDArray[np.float64]
 Counts = NDArray[np.int64]

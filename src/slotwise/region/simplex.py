@@ -10,7 +10,7 @@ first phase. A new configuration leaves the basis feasible, and the method goes 
 and the optimal basis of the program with base = 0 is a feasible start for each j: only t is less, by 1.
 
 The inverse of the basis is kept and made anew now and then. Dantzig's rule, then Bland's, which cannot cycle, once steps of length 0 abound.
-Whether an answer is right is for the caller to see, from both sides (`slotwise.theory.ray`); rounding may lead a program astray.
+Whether an answer is right is for the caller to see, from both sides (`slotwise.region.ray`); rounding may lead a program astray.
 """
 
 from __future__ import annotations
