@@ -8,6 +8,7 @@
 | labels | types that may run on some classes only, as in `suite`, with other seeds |
 | hpc | made-up logs of parallel machines (`slotwise.workloads.hpc`): sizes up to the machine, run times over four decades |
 | logs | real logs beside the project, on their own machines |
+| clouds | real traces of clouds, and a cluster with two kinds of machines, with 8, 64 and exact types |
 | bursts | arrivals in batches and in long bursts |
 
 Three parts. `tune`: what changes to a policy may be tried on. `decide`: other seeds and families that tuning has never seen (means,
@@ -27,7 +28,7 @@ import numpy as np
 
 from benchmarks.policies import traces
 from benchmarks.policies.suite import Entry, labelled_scenario, random_scenario
-from slotwise.model import Scenario, parse_scenario
+from slotwise.model import Scenario, TypeMaking, parse_scenario
 from slotwise.workloads.hpc import hpc_like
 from slotwise.workloads.traces import import_trace, write_trace
 from slotwise.workloads.traces.tools import scale
@@ -45,7 +46,7 @@ TYPES: dict[str, dict[str, Any]] = {
 def family_entries(part: str) -> list[Entry]:
     """All scenarios of a part."""
     seeds = SEEDS[part]
-    found = [*_pools(part, seeds), *_hpc(seeds), *_logs(part)]
+    found = [*_pools(part, seeds), *_hpc(seeds), *_logs(part), *_clouds(part)]
     if part == "tune":
         found += _random("tails", seeds, heavy)
     elif part == "decide":
@@ -209,6 +210,39 @@ def log(name: str, load: float, types: str) -> Scenario:
     out = _place(f"log-{name}-{load}")
     write_trace(scale(trace, now / load), out)
     return traces.scenario(str(out), [(1, {"cpu": processors})], making=TYPES[types])
+
+
+# -- traces of clouds ---------------------------------------------------------------------------------------------
+
+CLOUDS = {
+    "tune": (("ceritsc2013", 0.85), ("alibaba2017", 0.85)),
+    "decide": (("ceritsc2013", 0.92), ("azure2017", 0.92), ("alibaba-gpu2023", 0.92), ("google2011", 0.92)),
+    "last": (("ceritsc2013", 0.95), ("alibaba2017", 0.95), ("alibaba-gpu2023", 0.95), ("google2011", 0.97)),
+}
+"""traces of `traces.REAL`, and the Google window, at these loads"""
+MANY_DEMANDS = ("alibaba2017", "google2011")
+"""these have about a thousand different demands, and are not run with exact types"""
+
+
+def _clouds(part: str) -> Iterator[Entry]:
+    real = {one.name: one for one in traces.REAL}
+    for name, load in CLOUDS[part]:
+        path = traces.SHARED / (real[name].path if name in real else "google2011/task_events")
+        if not path.exists():
+            print(f"{name} is not beside the project: skipped", file=sys.stderr)
+            continue
+        for types in TYPES:
+            if types != "exact" or name not in MANY_DEMANDS:
+                yield Entry(f"cloud-{name}-{load}-{types}", partial(cloud, name, load, types), "clouds", runs=2)
+
+
+def cloud(name: str, load: float, types: str) -> Scenario:
+    """A trace of a cloud at this load, with so many types."""
+    made = next((one for one in traces.REAL if one.name == name), None)
+    scenario = traces.prepared(made, load) if made is not None else traces.google_at(load)
+    typing = TypeMaking(**TYPES[types])
+    workload = scenario.workload.model_copy(update={"typing": typing})
+    return scenario.model_copy(update={"workload": workload, "name": f"cloud-{name}-{load}-{types}"})
 
 
 def _place(name: str) -> Path:

@@ -120,7 +120,7 @@ def real_ones(
         print("google2011 is not beside the project: skipped", file=sys.stderr)
     else:
         for share in google_loads:
-            yield f"google2011-{share}", partial(_google, share)
+            yield f"google2011-{share}", partial(google_at, share)
     for real in REAL:
         if not (SHARED / real.path).exists():
             print(f"{real.name} is not beside the project: skipped", file=sys.stderr)
@@ -129,7 +129,8 @@ def real_ones(
             yield f"{real.name}-{share}", partial(prepared, real, share)
 
 
-def _google(share: float) -> Scenario:
+def google_at(share: float) -> Scenario:
+    """The Google window on as many unit servers as give this load."""
     google = google_window()
     assert google is not None
     trace = open_trace(str(google), None, 1)

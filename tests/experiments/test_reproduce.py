@@ -21,7 +21,7 @@ from slotwise.experiments.reproduce import EXPERIMENTS, chosen, reproduce
 from slotwise.experiments.settings import FULL, SHOWN, Scale, changed, table1
 from slotwise.experiments.sweep import Cell, sweep
 from slotwise.experiments.traces import offered_load, scenario_of, srpt_bound, window_of
-from slotwise.report.blocks import Figure, Section
+from slotwise.report.blocks import Figure, Section, Table
 from slotwise.scheduling.policies import POLICIES, make_policy
 from slotwise.simulation import ahead
 from slotwise.simulation.simulate import simulate
@@ -110,6 +110,21 @@ def test_each_experiment_in_small(name: str) -> None:
     assert figures
     assert all(panel.alt and panel.svg.startswith("<svg") for figure in figures for panel in figure.panels)
     assert all(block.data.height > 0 for block in figures)
+
+
+def test_the_google_claim_is_shown_under_several_readings() -> None:
+    tables = {block.name: block for block in small("google").blocks if isinstance(block, Table)}
+    readings, pairs = tables["google-readings"].data, tables["google-pairs"].data
+    for name, policy in (
+        ("never stalls", "algorithm1"),
+        ("a queue for each server", "m14"),
+        ("alpha = 0.1", "g16"),
+    ):
+        assert readings.filter(reading=name)["policy"].unique().to_list() == [policy]
+    queues = {name: frame["mean_queue"].to_list() for (name,), frame in readings.group_by("reading")}
+    assert queues["never stalls"] == pytest.approx(queues["common queues"]), "without stalls it is M14"
+    assert pairs.height == 6
+    assert (pairs["best_at"] <= pairs["of"]).all()
 
 
 def test_one_of_the_values_tried_is_the_default() -> None:

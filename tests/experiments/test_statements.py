@@ -9,6 +9,7 @@ import pytest
 from slotwise.experiments import statements
 from slotwise.experiments.grading import Grade, over_laws, rank_trend
 from slotwise.experiments.points import Point, Points
+from slotwise.experiments.readings import stall_hours, wins
 from slotwise.experiments.showing import points_table
 from slotwise.report.blocks import Cell
 from slotwise.report.claims import Claim, Standing
@@ -238,3 +239,17 @@ def test_over_laws_names_the_law_of_each_reason() -> None:
     found = over_laws(points, lambda law: grades[law])
     assert found.verdict is FAILS
     assert found.because == "under Poisson arrivals this; under log-normal arrivals that"
+
+
+def test_at_how_many_server_counts_a_reading_is_best() -> None:
+    ours = [point("algorithm1", x, mean) for x, mean in zip(COUNTS, (40, 30, 20, 10), strict=True)]
+    m14 = [point("m14", x, mean) for x, mean in zip(COUNTS, (50, 30, 15, 9), strict=True)]
+    g16 = [point("g16", x, mean) for x, mean in zip(COUNTS, (45, 29, 60, 70), strict=True)]
+    assert (wins(ours, [m14]), wins(ours, [g16]), wins(ours, [m14, g16])) == (2, 3, 1)
+
+
+def test_how_long_a_stall_lasts() -> None:
+    """A tenth of 50 servers stalls at any time, over 100 hours with 250 stalls: two hours each."""
+    some = point("algorithm1", 50.0, 1.0, stalled_fraction=0.1, stalls=250, simulated_time=100 * 3600.0)
+    assert stall_hours(some) == pytest.approx(2.0)
+    assert stall_hours(point("m14", 50.0, 1.0, stalled_fraction=0.0, stalls=0, simulated_time=1.0)) is None

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from processes import PATIENCE
+from pydantic import TypeAdapter
 
 from slotwise.errors import InputError
 from slotwise.live.clock import Clock
@@ -23,7 +24,7 @@ from slotwise.live.replay import replay
 from slotwise.live.restart import Setup, load
 from slotwise.live.retention import Retention
 from slotwise.live.service import Service
-from slotwise.live.spec import JobSpec, indices, parse_needs
+from slotwise.live.spec import JobSpec, body_of, indices, parse_needs
 from slotwise.live.store import Batch, Entry, Query, StoreError, open_store
 from slotwise.live.store.protocol import Store
 from slotwise.live.store.sqlite import SQLiteStore
@@ -222,13 +223,17 @@ def test_specs_and_ranges() -> None:
     assert parse_needs("cpu=2,memory=1.5G") == {"cpu": 2.0, "memory": 1500.0}
     with pytest.raises(InputError):
         parse_needs("cpu")
-    assert json.loads(JobSpec(argv=("a", "b"), key="k", env={"X": "1"}).body()) == {
-        "argv": ["a", "b"],
-        "env": {"X": "1"},
-    }
-    for wrong_argv in ((), ("",), ("a\0b",)):
-        with pytest.raises(ValueError, match="argv"):
-            JobSpec(argv=wrong_argv)
+    checked = TypeAdapter(JobSpec).validate_python
+    spec = checked({"argv": ["a", "b"], "key": "k", "env": {"X": "1"}, "needs": {"cpu": 1}})
+    assert json.loads(body_of(spec)) == {"argv": ["a", "b"], "env": {"X": "1"}, "needs": {"cpu": 1.0}}
+    assert body_of(checked({"argv": ["a"]})) == '{"argv":["a"]}'
+    wrong_ones: list[dict[str, object]] = [
+        {"argv": []}, {"argv": [""]}, {"argv": ["a\0b"]}, {}, {"argv": ["a"], "shell": True}, {"argv": ["a"], "env": {"A=B": "1"}},
+        {"argv": ["a"], "array": "5-1"}, {"argv": ["a"], "needs": {"cpu": -1}}, {"argv": ["a"], "on_loss": "ignore"},
+    ]  # fmt: skip
+    for wrong_one in wrong_ones:
+        with pytest.raises(ValueError, match=r"argv|shell|env|array|needs|on_loss"):
+            checked(wrong_one)
 
 
 def test_a_clock_that_jumps() -> None:

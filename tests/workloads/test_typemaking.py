@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from slotwise.errors import InputError
 from slotwise.workloads import covers as covers_module
-from slotwise.workloads.covers import assign, choose_covers
+from slotwise.workloads.covers import assign, choose_covers, fewest_covers
 from slotwise.workloads.traces import Trace, TraceMeta
 from slotwise.workloads.typemaking import METHODS, make_types, power_exponents
 
@@ -68,6 +68,23 @@ def test_covers_in_one_resource_are_optimal(items: list[tuple[int, int]], K: int
     found = choose_covers(points, weight, K)
     assert len(found) <= K
     assert cost(points, weight, found) <= best_cost(points, weight, K) * (1 + 1e-12)
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("resources", [1, 2])
+@pytest.mark.parametrize("seed", range(12))
+def test_as_few_covers_as_the_waste_allows(resources: int, seed: int) -> None:
+    """Against every choice: in one resource the fewest of all, in two at most one more; never over the limit."""
+    rng = np.random.default_rng([seed, resources])
+    points = np.unique(rng.integers(1, 5, size=(7, resources)).astype(float), axis=0)
+    weight = rng.exponential(size=len(points))
+    asked = float((weight[:, None] * points).sum())
+    waste = float(rng.choice([0.02, 0.1, 0.3]))
+    right = next(K for K in range(1, 8) if len(points) <= K or best_cost(points, weight, K) <= (1 + waste) * asked)
+    found = fewest_covers(points, weight, waste, 64)
+    assert cost(points, weight, found) <= (1 + waste) * asked * (1 + 1e-9)
+    assert right <= len(found) <= right + resources - 1
+    assert len(fewest_covers(points, weight, 0.0, 2)) <= 2, "never more than are allowed"
 
 
 def test_covers_of_many_points_join_near_ones_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,6 +160,29 @@ def test_more_types_waste_less(small: Trace) -> None:
     assert wastes[-1] == pytest.approx(0.0)  # six different demands
 
 
+def test_the_number_of_types_follows_from_the_waste(small: Trace) -> None:
+    by_number = {k: make_types(small, "waste-bounded", types=k).waste["total"] for k in range(1, 7)}
+    for limit in (0.0, 0.05, 0.1, 0.5):
+        types = make_types(small, "waste-bounded", waste=limit)
+        assert types.waste["total"] <= limit + 1e-12
+        assert len(types.names) == min(k for k, waste in by_number.items() if waste <= limit + 1e-12)
+        assert f"at most {limit:.0%}" in types.told
+        assert f"they add {types.waste['total']:.1%}" in types.told
+    assert make_types(small).limit == 0.1
+    given = make_types(small, "waste-bounded", types=3)
+    assert given.limit is None
+    assert given.told.startswith("3 types (waste-bounded): rounding up to them adds ")
+
+
+def test_where_the_most_types_do_not_do_it_says_so() -> None:
+    rng = np.random.default_rng(5)
+    trace = trace_of(rng.random((3000, 2)).tolist())
+    types = make_types(trace, waste=0.001)
+    assert len(types.names) <= 64
+    assert types.waste["total"] > 0.001
+    assert "as many as are chosen at most" in types.told
+
+
 def test_capacity_weighs_resources() -> None:
     """Rounding what is scarce costs more: with a small memory, the covers split by memory."""
     trace = trace_of([[1.0, 1.0], [1.0, 2.0], [2.0, 1.0], [2.0, 2.0]], capacity=None)
@@ -157,6 +197,8 @@ def test_refuses_what_makes_no_types(small: Trace) -> None:
         make_types(small, "grid", colour=1)
     with pytest.raises(InputError, match="0 types"):
         make_types(small, "waste-bounded", types=0)
+    with pytest.raises(InputError, match="a waste of -1"):
+        make_types(small, "waste-bounded", waste=-1.0)
     with pytest.raises(InputError, match="grid step"):
         make_types(small, "grid", step=0.0)
 

@@ -125,6 +125,8 @@ def _notes(results: Sequence[Result]) -> list[str]:
         lucky = [result.policy for result in results if result.mean_queue.mean < result.bound.mean_queue]
         if lucky:
             notes.append(f"by chance these runs show less: {', '.join(lucky)}; longer runs would not")
+    if results[0].typed:
+        notes.append(results[0].typed)
     told = window_words(results[0].scenario)
     notes += [told.replace("this capacity", "the capacity of all servers")] if told else []
     servers = results[0].scenario.cluster.n_servers

@@ -24,7 +24,7 @@ from slotwise.workloads.traces.rhythm import measured_profile
 from slotwise.workloads.traces.schema import Trace, read_trace, write_trace
 from slotwise.workloads.traces.show import closeness_view, profile_view, summary_view, types_view
 from slotwise.workloads.traces.summary import summarise
-from slotwise.workloads.typemaking import METHODS, capacity_of, make_types
+from slotwise.workloads.typemaking import METHODS, WASTE, capacity_of, make_types
 
 app = typer.Typer(help="Import traces, describe them, cut, join and generate them.", no_args_is_help=True)
 
@@ -322,6 +322,10 @@ def types(
     trace: TraceFile,
     method: Annotated[str, typer.Option(help=", ".join(METHODS))] = "waste-bounded",
     count: Annotated[int | None, typer.Option("--types", "-k", help="waste-bounded: at most so many types")] = None,
+    waste: Annotated[
+        float | None,
+        typer.Option(help=f"waste-bounded: the fewest types that add at most this share (default {WASTE})"),
+    ] = None,
     levels: Annotated[int | None, typer.Option(help="grid: levels for each resource")] = None,
     capacity: Annotated[
         list[str] | None, typer.Option(metavar="RESOURCE=SIZE", help="what one server holds")
@@ -334,13 +338,14 @@ def types(
 ) -> None:
     """Sort the jobs of a trace into queue types.
 
-    Says what rounding up to them wastes.
+    Says what rounding up to them wastes. Without `--types` it takes as few types as add at most a tenth to what jobs ask for, and at most 64.
 
     \b
-    Example:
+    Examples:
+      slotwise trace types jobs.parquet --capacity cpu=32
       slotwise trace types jobs.parquet --types 6 --capacity cpu=32
     """
-    given = {"types": count, "levels": levels}
+    given = {"types": count, "levels": levels, "waste": waste}
     found = read_trace(trace, columns=[])
     options = {name: value for name, value in given.items() if value is not None}
     room = _capacity(capacity, found)

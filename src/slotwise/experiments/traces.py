@@ -14,11 +14,12 @@ from slotwise.errors import InputError
 from slotwise.experiments import statements
 from slotwise.experiments.experiment import Experiment, Order
 from slotwise.experiments.points import Point, Points
+from slotwise.experiments.readings import reading_blocks, reading_cells
 from slotwise.experiments.settings import SHOWN
 from slotwise.experiments.showing import lines_figure, points_table, wait_figure
 from slotwise.experiments.sweep import Cell, sweep
 from slotwise.looks.drawing import bars_over_time
-from slotwise.model import Cluster, Scenario, ServerClass, Workload
+from slotwise.model import Cluster, Scenario, ServerClass, TypeMaking, Workload
 from slotwise.report.blocks import Block, Claims, Figure, Panel, Prose, Section
 from slotwise.simulation.result import Result
 from slotwise.theory.bounds import Bound
@@ -115,7 +116,7 @@ def scenario_of(servers: int, trace: Trace, order: Order, policy: str = "") -> S
     return Scenario(
         name="google",
         cluster=Cluster(resources=("size",), servers=(ServerClass(name="unit", count=servers, capacity=(1,)),)),
-        workload=Workload(trace=trace.name),
+        workload=Workload(trace=trace.name, typing=TypeMaking(method="power-of-two")),
         run=order.scale.run(policy, jobs=len(trace), replications=order.scale.trace_replications),
     )
 
@@ -164,7 +165,9 @@ def _google(order: Order) -> Section:
         Cell(scenario_of(n, trace, order, "best-fit"), "best-fit", {"pack_by": "type"}, "", float(n), jobs=jobs)
         for n in (counts[0], counts[-1])
     ]
-    results = sweep([*cells, *typed], order.share("google", 0.03, 1.0), order.workers)
+    others = reading_cells(counts, lambda n, policy: scenario_of(n, trace, order, policy), OPTIONS, jobs)
+    results = sweep([*cells, *typed, *others], order.share("google", 0.03, 1.0), order.workers)
+    cut = len(cells) + len(typed)
     points = _certain(Points.of(cells, results[: len(cells)]))
     blocks: list[Block] = [
         Prose(
@@ -197,9 +200,10 @@ def _google(order: Order) -> Section:
         points_table(
             "google-rounding",
             "What rounding up costs best-fit",
-            _rounding(points, typed, results[len(cells) :]),
+            _rounding(points, typed, results[len(cells) : cut]),
             "Waits are in seconds.",
         ),
+        *reading_blocks(points, others, results[cut:]),
     ]
     return Section("google", "The Google trace", blocks)
 

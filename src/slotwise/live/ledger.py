@@ -46,6 +46,7 @@ from slotwise.scheduling.events import (
     Submit,
     Tick,
 )
+from slotwise.scheduling.scheduler import NOTHING
 
 log = logging.getLogger(__name__)
 UP, DRAINING, AWAY = "up", "draining", "lost"
@@ -54,6 +55,8 @@ BY_ENGINE = "engine: "
 REFUSALS = 3
 """a server that refuses so many placements in a row is drained: it would refuse them all"""
 REMEMBERED = 10_000
+ALONE = (None,)
+"""the index of a job that is of no array"""
 
 
 class NewJob(NamedTuple):
@@ -129,31 +132,32 @@ class Ledger:
         types = self._types_for(jobs, now)
         specs: dict[str, int] = {}
         texts: dict[tuple[Any, float | None], tuple[str, str]] = {}
-        begun = self.next_job
+        begun = number = self.next_job
+        apply, write, rows = self.core.apply, self._write, self.batch.jobs
         for job in jobs:
+            tenant, _, _, _, label, key, duration, body, array = job
             wish = wish_of(job)
             name, demand = types[wish]
-            spec = specs.get(job.body)
+            spec = specs.get(body)
             if spec is None:
-                spec = specs[job.body] = self.next_spec
+                spec = specs[body] = self.next_spec
                 self.next_spec += 1
-                self.batch.specs.append((spec, job.body))
-            text = texts.get((wish, job.duration))
+                self.batch.specs.append((spec, body))
+            text = texts.get((wish, duration))
             if text is None:  # the same for all but the number: there may be 10,000 of them
-                before, _, after = encode(Submit(0, name, now, demand, job.duration)).partition('"job":0')
-                text = texts[wish, job.duration] = f'{before}"job":', after
-            first = self.next_job
-            for index in [None] if job.array is None else job.array:
-                number = self.next_job
-                self.next_job += 1
-                self.batch.jobs[number] = [
-                    number, job.tenant, name, job.name, WAITING, None, 0, None, None, 0, now, None, None, None,
-                    None if index is None else first, index, job.key if number == first else None, spec,
+                before, _, after = encode(Submit(0, name, now, demand, duration)).partition('"job":0')
+                text = texts[wish, duration] = f'{before}"job":', after
+            first = number
+            for index in ALONE if array is None else array:
+                rows[number] = [
+                    number, tenant, name, label, WAITING, None, 0, None, None, 0, now, None, None, None,
+                    None if index is None else first, index, key if number == first else None, spec,
                 ]  # fmt: skip
-                outcome = self.core.apply(Submit(number, name, now, demand, job.duration))
-                self._write(f"{text[0]}{number}{text[1]}", outcome, now)
-            if job.key is not None:
-                self.keys[job.tenant, job.key] = range(first, self.next_job)
+                self.next_job = number + 1
+                write(f"{text[0]}{number}{text[1]}", apply(Submit(number, name, now, demand, duration)), now)
+                number += 1
+            if key is not None:
+                self.keys[tenant, key] = range(first, number)
         return list(range(begun, self.next_job))
 
     def cancel(self, number: int, now: float) -> None:
@@ -346,6 +350,10 @@ class Ledger:
         self._write(encode(row), Outcome(), now)
 
     def _write(self, event: str, outcome: Outcome, now: float, note: dict[str, Any] | None = None) -> None:
+        if outcome is NOTHING and note is None:  # most submissions to a busy cluster
+            self.seq += 1
+            self.batch.entries.append(Entry(self.seq, now, event, "[]", None))
+            return
         if outcome.fault is not None:
             self.fault = f"{type(outcome.fault).__name__}: {outcome.fault}"
             note = {**(note or {}), "fault": self.fault}

@@ -147,7 +147,7 @@ def serve(options: Options) -> None:
         )
         gc.collect()
         gc.freeze()  # what was loaded stays: it need not be looked through again and again
-        gc.set_threshold(50_000, 20, 50)  # a bulk submission makes 100,000 objects that all go
+        gc.set_threshold(400_000, 20, 50)  # a bulk submission makes 100,000 objects that all go
         Server(config, f"{scheme}://{shown}:{port}", service).run(sockets=[sock])
     finally:
         service.close()

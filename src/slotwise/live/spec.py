@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Required
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, with_config
+from pydantic_core import to_json
+from typing_extensions import TypedDict
 
 from slotwise.errors import InputError
 
@@ -18,76 +20,97 @@ Short = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r
 Amount = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
 
 
-class JobSpec(BaseModel):
-    """A job as it is submitted."""
+def a_command(argv: list[str]) -> list[str]:
+    """Refuse what cannot be executed."""
+    if not argv[0]:
+        raise ValueError("the command is empty")
+    if sum(map(len, argv)) > 1_000_000:
+        raise ValueError("the command line is longer than 1,000,000 characters")
+    return argv
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
-    argv: tuple[Text, ...] = Field(
-        min_length=1, max_length=10_000, description="the command and its arguments; no shell"
-    )
-    type: Short | None = Field(None, description="the job type, where the cluster has types; otherwise by `needs`")
-    needs: dict[Short, Amount] = Field(
-        default_factory=dict, description="how much of each resource, such as {cpu: 2, memory: 4000}"
-    )
-    env: dict[Short, Text] = Field(default_factory=dict, max_length=1000, description="environment variables")
-    cwd: Text | None = Field(None, description="the working directory; by default the home of the service's user")
-    name: Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] = Field(
-        "", description="for people; need not be unique"
-    )
-    labels: dict[Short, Short] = Field(
-        default_factory=dict, max_length=100, description="for people and programs; kept, not used"
-    )
-    requires: dict[Short, tuple[Short, ...]] = Field(
-        default_factory=dict,
-        max_length=100,
-        description="labels that the server must have, each with the values that will do",
-    )
-    key: Short | None = Field(
-        None, description="idempotency key: a second submission with the same key gives the first one's job"
-    )
-    duration: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
-        None, description="expected duration in seconds, where it is known"
-    )
-    on_loss: Literal["fail", "requeue"] = Field(
-        "fail",
-        description="if its server is lost while it runs: `fail` (it ends as lost) or `requeue` (it is executed again)",
-    )
-    open_files: Annotated[int, Field(ge=3, le=1_000_000)] | None = Field(None, description="limit on open files")
-    tenant: Short | None = Field(
-        None, description="whose job it is: an operator may say so; by default the tenant of the token"
-    )
-    array: str | None = Field(
-        None, description="many jobs at once, such as 1-1000 or 0-90:10; each has SLOTWISE_ARRAY_INDEX"
-    )
+def variables(env: dict[str, str]) -> dict[str, str]:
+    """Refuse names that no environment can have."""
+    for name in env:
+        if "=" in name:
+            raise ValueError(f"{name!r} is no name of an environment variable")
+    return env
 
-    @field_validator("argv")
-    @classmethod
-    def _a_command(cls, argv: tuple[str, ...]) -> tuple[str, ...]:
-        if not argv[0]:
-            raise ValueError("the command is empty")
-        if sum(map(len, argv)) > 1_000_000:
-            raise ValueError("the command line is longer than 1,000,000 characters")
-        return argv
 
-    @field_validator("env")
-    @classmethod
-    def _names(cls, env: dict[str, str]) -> dict[str, str]:
-        for name in env:
-            if "=" in name:
-                raise ValueError(f"{name!r} is no name of an environment variable")
-        return env
+def an_array(array: str | None) -> str | None:
+    """Refuse what is no range."""
+    if array is not None:
+        indices(array)
+    return array
 
-    @field_validator("array")
-    @classmethod
-    def _an_array(cls, array: str | None) -> str | None:
-        if array is not None:
-            indices(array)
-        return array
 
-    def body(self) -> str:
-        """What is kept of it for the engine, as JSON."""
-        return self.model_dump_json(exclude_unset=True, exclude=NOT_KEPT)
+@with_config(ConfigDict(extra="forbid"))
+class JobSpec(TypedDict, total=False):
+    """A job as it is submitted. (A plain mapping: ten thousand of them come in one request.)"""
+
+    argv: Required[
+        Annotated[
+            list[Text],
+            Field(min_length=1, max_length=10_000, description="the command and its arguments; no shell"),
+            AfterValidator(a_command),
+        ]
+    ]
+    type: Annotated[
+        Short | None, Field(description="the job type, where the cluster has types; otherwise by `needs`")
+    ]
+    needs: Annotated[
+        dict[Short, Amount], Field(description="how much of each resource, such as {cpu: 2, memory: 4000}")
+    ]
+    env: Annotated[
+        dict[Short, Text], Field(max_length=1000, description="environment variables"), AfterValidator(variables)
+    ]
+    cwd: Annotated[
+        Text | None, Field(description="the working directory; by default the home of the service's user")
+    ]
+    name: Annotated[
+        str,
+        StringConstraints(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$"),
+        Field(description="for people; need not be unique"),
+    ]
+    labels: Annotated[
+        dict[Short, Short], Field(max_length=100, description="for people and programs; kept, not used")
+    ]
+    requires: Annotated[
+        dict[Short, list[Short]],
+        Field(max_length=100, description="labels that the server must have, each with the values that will do"),
+    ]
+    key: Annotated[
+        Short | None,
+        Field(description="idempotency key: a second submission with the same key gives the first one's job"),
+    ]
+    duration: Annotated[
+        Annotated[float, Field(ge=0, allow_inf_nan=False)] | None,
+        Field(description="expected duration in seconds, where it is known"),
+    ]
+    on_loss: Annotated[
+        Literal["fail", "requeue"],
+        Field(
+            description="if its server is lost while it runs: `fail` (it ends as lost; the default) or `requeue` (it is executed again)"
+        ),
+    ]
+    open_files: Annotated[
+        Annotated[int, Field(ge=3, le=1_000_000)] | None, Field(description="limit on open files")
+    ]
+    tenant: Annotated[
+        Short | None,
+        Field(description="whose job it is: an operator may say so; by default the tenant of the token"),
+    ]
+    array: Annotated[
+        str | None,
+        Field(description="many jobs at once, such as 1-1000 or 0-90:10; each has SLOTWISE_ARRAY_INDEX"),
+        AfterValidator(an_array),
+    ]
+
+
+def body_of(spec: JobSpec) -> str:
+    """What is kept of it for the engine, as JSON."""
+    kept = spec if NOT_KEPT.isdisjoint(spec) else {name: spec[name] for name in spec if name not in NOT_KEPT}  # type: ignore[literal-required]
+    return to_json(kept).decode()
 
 
 def indices(array: str) -> range:

@@ -103,8 +103,16 @@ class JobType(Part):
 class TypeMaking(Part):
     """How the jobs of a trace are sorted into queue types."""
 
-    method: Literal["power-of-two", "grid", "exact", "waste-bounded"] = "power-of-two"
-    types: int = Field(8, ge=1, description="at most this many types (grid: levels per resource)")
+    method: Literal["power-of-two", "grid", "exact", "waste-bounded"] = "waste-bounded"
+    types: int | None = Field(
+        None,
+        ge=1,
+        description="waste-bounded: at most this many types, instead of as many as `waste` asks for; grid: levels per resource (8)",
+    )
+    waste: NonNegative = Field(
+        0.1,
+        description="waste-bounded: the fewest types, at most 64, that add at most this share to what jobs ask for",
+    )
     too_large: Literal["refuse", "drop", "cap"] = Field(
         "refuse", description="jobs that fit no server: refuse the trace, leave them out, or cut them down"
     )

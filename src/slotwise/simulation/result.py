@@ -47,6 +47,8 @@ class Result:
     """sum rho_j: the mean number of jobs in service of every stable run"""
     bound: Bound
     """no policy that does not know service times can have a smaller mean queue"""
+    typed: str = ""
+    """of a trace: how many types its jobs have, and what rounding up to them wastes"""
 
     @property
     def policy(self) -> str:

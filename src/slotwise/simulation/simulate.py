@@ -127,7 +127,9 @@ def run_tasks(
             same = id(task.jobs), id(task.scenario.cluster)
             lower = known.setdefault(same, LowerBounds(task.scenario, task.jobs))
             bound = lower.of(runs, knows_durations=task.choice.make().needs_durations)
-        return Result(task.scenario, task.choice, task.jobs.types, runs, task.jobs.mean_in_service, bound)
+        return Result(
+            task.scenario, task.choice, task.jobs.types, runs, task.jobs.mean_in_service, bound, task.jobs.typed
+        )
 
     if all(sequential.is_open(task) for task in tasks):
         done = sequential.run_until_clear(tasks, engine, on_progress, result_of)

@@ -266,19 +266,62 @@ def assign(points: Floats, covers: Floats) -> NDArray[np.int64]:
 
 def choose_covers(points: Floats, weight: Floats, K: int, *, tries: int = 40, seed: int = 0) -> Floats:
     """At most K covers of the points (different ones), in the order of descending sum."""
+    few, mass = _few(points, weight)
+    K = min(K, len(few))
+    covers = _line(few[:, 0], mass, K)[:, None] if few.shape[1] == 1 else None
+    if covers is None:
+        covers = _search(few, mass, K, tries, np.random.default_rng(seed))
+    return _shrunk(points, covers)
+
+
+def fewest_covers(points: Floats, weight: Floats, waste: float, most: int) -> Floats:
+    """As few covers as waste at most this share of what the points ask for, or `most` of them where that takes more.
+
+    One by one, each the best addition, some number K meets it; then the least number up to K that does so when covers
+    have moved to their best places is found by halving. In one dimension that is the least of all, in more the least that is found."""
+    few, mass = _few(points, weight)
+    bound = (1.0 + waste) * float((weight[:, None] * points).sum())
+    most = min(most, len(few))
+
+    def placed(K: int) -> Floats:
+        if few.shape[1] == 1:
+            return _line(few[:, 0], mass, K)[:, None]
+        covers = grown[:K].copy()
+        _settle(few, mass, covers, _norms(few, mass, covers, -1, np.empty(len(few))))
+        return covers
+
+    def within(covers: Floats) -> bool:
+        return _norms(few, mass, covers, -1, np.empty(len(few))) <= bound * (1.0 + 1e-12)
+
+    low, high = 1, most
+    if few.shape[1] > 1:
+        grown = np.empty((most, few.shape[1]))
+        _grow(few, mass, grown)
+        high = next((K for K in range(1, most) if within(grown[:K])), most)
+    found = placed(high)
+    while low < high:
+        middle = (low + high) // 2
+        covers = placed(middle)
+        if within(covers):
+            high, found = middle, covers
+        else:
+            low = middle + 1
+    return _shrunk(points, found)
+
+
+def _few(points: Floats, weight: Floats) -> tuple[Floats, Floats]:
+    """Points to search over, and their weights: in one dimension ascending, else heavy ones first, so that a losing trial is given up early."""
     points = np.ascontiguousarray(points, dtype=np.float64)
     weight = np.ascontiguousarray(weight, dtype=np.float64)
     few, mass = (points, weight) if len(points) <= MOST_POINTS else _joined(points, weight, MOST_POINTS)
-    K = min(K, len(few))
-    if few.shape[1] == 1:
-        order = np.argsort(few[:, 0], kind="stable")
-        covers = _line(few[order, 0], mass[order], K)[:, None]
-    else:
-        # Heavy points first: a losing trial is then given up early.
-        order = np.argsort(-mass, kind="stable")
-        rng = np.random.default_rng(seed)
-        covers = _search(few[order], mass[order], K, tries, rng)
-    # Every cover shrinks to the join of what it got; one that got nothing goes.
+    order = np.argsort(few[:, 0] if few.shape[1] == 1 else -mass, kind="stable")
+    return np.ascontiguousarray(few[order]), np.ascontiguousarray(mass[order])
+
+
+def _shrunk(points: Floats, covers: Floats) -> Floats:
+    """Different covers in the order of descending sum.
+
+    Every cover shrinks to the join of what it got; one that got nothing goes."""
     chosen = assign(points, covers)
     used = np.unique(chosen)
     covers = np.array([points[chosen == k].max(axis=0) for k in used])

@@ -25,6 +25,8 @@ class Jobs:
     open: Callable[[SeedSequence], Source]
     alike: bool = True
     """every job asks for just what its type does"""
+    typed: str = ""
+    """of a trace: how many types there are, and what they waste"""
     has_estimates: bool = False
     """users have said how long their jobs will run"""
     count: int | None = None

@@ -105,8 +105,8 @@ def jobs_of_trace(
         trace = treat_too_large(trace, room, typing.too_large, remedy=TOO_LARGE)
     options: dict[str, Any] = {}
     if typing.method == "waste-bounded":
-        options["types"] = typing.types
-    elif typing.method == "grid":
+        options = {"types": typing.types, "waste": typing.waste}
+    elif typing.method == "grid" and typing.types is not None:
         options["levels"] = typing.types
     made = make_types(trace, typing.method, capacity=largest, **options)
     if room and made.resources == trace.resources:
@@ -146,6 +146,7 @@ def jobs_of_trace(
         ),
         has_estimates=trace.estimate is not None,
         alike=False,
+        typed=made.told,
         count=len(trace) + running,
         running=running,
     )

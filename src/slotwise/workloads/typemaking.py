@@ -18,7 +18,7 @@ the methods that round each resource by itself. The jobs keep their actual deman
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -35,6 +35,9 @@ METHODS = ("power-of-two", "grid", "exact", "waste-bounded")
 MOST_EXACT = 10_000
 COLUMNS = ("jobs", "share", "rate", "mean_duration", "load")
 LEAST_EXPONENT = 7
+TRIES, LEAST_TRIES = 40, 4
+WASTE, MOST_CHOSEN = 0.1, 64
+"""where nobody says how many types: the fewest that waste at most this share, and no more than so many"""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,19 @@ class Typing:
     waste: dict[str, float]
     reserved: dict[str, float]
     asked: dict[str, float]
+    limit: float | None = None
+    """the waste that the number of types was chosen for; None where somebody has given the number"""
+
+    @property
+    def told(self) -> str:
+        """How many types there are, why so many, and what they waste."""
+        many = f"{len(self.names)} type{'s' if len(self.names) != 1 else ''} ({self.method})"
+        wasted = f"{self.waste['total']:.1%}"
+        if self.limit is None:
+            return f"{many}: rounding up to them adds {wasted} to what jobs ask for"
+        if self.waste["total"] > self.limit:
+            return f"{many}, as many as are chosen at most: rounding up to them adds {wasted}, more than {self.limit:.0%}"
+        return f"{many}, as few as add at most {self.limit:.0%} to what jobs ask for: they add {wasted}"
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -67,7 +83,7 @@ class Typing:
             return self
         largest = np.array(capacities, dtype=np.float64).max(axis=0)
         texts = [[_text(v) for v in row] for row in covers]
-        return _typing(self.method, trace, largest, covers, texts, type_of)
+        return replace(_typing(self.method, trace, largest, covers, texts, type_of), limit=self.limit)
 
     def table(self, trace: Trace) -> pl.DataFrame:
         """Type by type: jobs, share, arrivals a second, mean duration, load (jobs in service at once)."""
@@ -98,6 +114,7 @@ class Typing:
             "waste": self.waste,
             "reserved": self.reserved,
             "asked": self.asked,
+            "limit": self.limit,
         }
 
 
@@ -140,7 +157,8 @@ def make_types(
     """Types for the jobs of `trace`.
 
     `power-of-two` (options: least_exponent = 7), `grid` (levels = 8 per resource, or step = {resource: size}),
-    `exact` (limit = 10,000 types), `waste-bounded` (types = 8 at most, tries = 40, seed = 0).
+    `exact` (limit = 10,000 types), `waste-bounded` (types = so many at most, tries = 40 or fewer with many types, seed = 0; or, without
+    types, the fewest, at most 64, that waste no more than waste = 0.1 of what jobs ask for).
     """
     if not len(trace):
         raise InputError("has no jobs to make types of", where=trace.name)
@@ -277,23 +295,42 @@ def _exact(trace: Trace, capacity: NDArray[np.float64], *, limit: int = MOST_EXA
 
 
 def _waste_bounded(
-    trace: Trace, capacity: NDArray[np.float64], *, types: int = 8, tries: int = 40, seed: int = 0
+    trace: Trace,
+    capacity: NDArray[np.float64],
+    *,
+    types: int | None = None,
+    waste: float = WASTE,
+    tries: int | None = None,
+    seed: int = 0,
 ) -> Typing:
-    if types < 1:
+    if types is not None and types < 1:
         raise InputError(f"{types} types", remedy="use 1 or more")
+    if not (np.isfinite(waste) and waste >= 0):
+        raise InputError(f"a waste of {waste:g}", remedy="use a share of 0 or more, such as 0.1")
     points, seconds, of = _distinct(trace)
     scaled = points / capacity
     asks = scaled.any(axis=1)
     from slotwise.workloads.covers import (  # with the compiler: not for commands that make no types
         assign,
         choose_covers,
+        fewest_covers,
     )
 
-    covers = choose_covers(scaled[asks], seconds[asks], types, tries=tries, seed=seed) if asks.any() else scaled[:1]
+    if not asks.any():
+        covers = scaled[:1]
+    elif types is None:
+        covers = fewest_covers(scaled[asks], seconds[asks], waste, MOST_CHOSEN)
+    else:
+        few = (
+            min(TRIES, max(LEAST_TRIES, TRIES * 8 // types)) if tries is None else tries
+        )  # each takes longer with more types
+        covers = choose_covers(scaled[asks], seconds[asks], types, tries=few, seed=seed)
     # Back to the trace's own numbers: a cover's coordinates are coordinates of points, so look them up.
     actual = np.empty_like(covers)
     for r in range(covers.shape[1]):
         order = np.argsort(scaled[:, r], kind="stable")
         actual[:, r] = points[order[np.searchsorted(scaled[order, r], covers[:, r])], r]
     which = assign(scaled, covers)
-    return _typing("waste-bounded", trace, capacity, actual, [[_text(v) for v in row] for row in actual], which[of])
+    texts = [[_text(v) for v in row] for row in actual]
+    found = _typing("waste-bounded", trace, capacity, actual, texts, which[of])
+    return replace(found, limit=waste if types is None else None)

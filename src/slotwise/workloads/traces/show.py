@@ -113,7 +113,7 @@ def types_view(typing: Typing, trace: Trace, width: int = 80) -> RenderableType:
             f"{typing.waste[name]:.1%}",
         )
     left_out = fit(table, width, ("in service", "share", "an hour"))
-    return Group(table, *(Text(line, "dim") for line in left_out), Text(""), waste)
+    return Group(table, *(Text(line, "dim") for line in left_out), Text(""), waste, Text(typing.told, "dim"))
 
 
 def profile_view(profile: MeasuredProfile) -> RenderableType:
