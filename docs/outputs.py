@@ -4,6 +4,8 @@ In README and docs, ```console blocks hold `$ slotwise ...` commands, on the pag
 prints; ```python blocks without >>> are run, and a ```toml block that begins with `# name.toml` is that file. Blocks
 of a page run in order in one empty folder. README's run where its reader stands, in a copy of this directory as a clone has it; what
 they print stands in tests/docs/readme.txt. Of `$ make ...` only the steps are told: some take long, and one runs the tests.
+
+With names, only those pages: `python docs/outputs.py guides/plan.md`.
 """
 
 from __future__ import annotations
@@ -130,7 +132,10 @@ def transcript(said: list[Said]) -> str:
 def main() -> None:
     os.environ["COLUMNS"] = WIDTH
     here = Path.cwd()
-    for page in [ROOT / "README.md", *(ROOT / "docs" / name for name in SHOWING)]:
+    pages = {"README.md": ROOT / "README.md", **{name: ROOT / "docs" / name for name in SHOWING}}
+    if unknown := set(sys.argv[1:]) - set(pages):
+        sys.exit(f"no such page: {', '.join(sorted(unknown))}; there are {', '.join(pages)}")
+    for page in [pages[name] for name in sys.argv[1:] or pages]:
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder, "slotwise")
             clone(place) if page.name == "README.md" else place.mkdir()

@@ -13,13 +13,14 @@ from typing import Any
 
 import polars as pl
 import pytest
+import typer
 
 from slotwise import files
-from slotwise.cli.main import main
+from slotwise.cli.main import COMMANDS, build, main
 from slotwise.errors import InputError
 from slotwise.workloads.generators import PROFILES
 from slotwise.workloads.profiles import generate
-from slotwise.workloads.traces import read_trace, write_trace
+from slotwise.workloads.traces import Trace, read_trace, write_trace
 
 MINE = """
 [cluster]
@@ -40,7 +41,10 @@ COMPARE = ["compare", "mine.toml", "-p", "fifo,best-fit"]
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.toml").write_text(MINE)
-    write_trace(generate(PROFILES["google-like"], 500, 1), tmp_path / "jobs.parquet")
+    trace = generate(PROFILES["google-like"], 500, 1)
+    write_trace(trace, tmp_path / "jobs.parquet")
+    slower = trace.frame.with_columns(pl.col("arrival") * (100_000 / trace.arrival[-1]))
+    write_trace(Trace(slower, trace.meta), tmp_path / "day.parquet")
     return tmp_path
 
 
@@ -261,20 +265,37 @@ def test_a_policy_that_cannot_run_this_is_refused_before_the_others_run(
 # -- formats ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["simulate", "mine.toml", "-p", "fifo"],
-        COMPARE,
-        ["capacity", "mine.toml"],
-        ["plan", "mine.toml", "-t", "p95_wait=2", "-p", "fifo"],
-        ["tradeoff", "mine.toml", "--beta", "0.9", "--solver", "auto"],
-        ["trace", "summary", "jobs.parquet"],
-        ["trace", "types", "jobs.parquet"],
-        ["trace", "compare", "jobs.parquet", "jobs.parquet"],
-    ],
-    ids=lambda arguments: "-".join(arguments[:2]),
-)
+WITH_JSON = [
+    ["simulate", "mine.toml", "-p", "fifo"],
+    COMPARE,
+    ["capacity", "mine.toml"],
+    ["plan", "mine.toml", "-t", "p95_wait=2", "-p", "fifo"],
+    ["tradeoff", "mine.toml", "--beta", "0.9", "--solver", "auto"],
+    ["trace", "summary", "jobs.parquet"],
+    ["trace", "profile", "day.parquet"],
+    ["trace", "types", "jobs.parquet"],
+    ["trace", "compare", "jobs.parquet", "jobs.parquet"],
+]
+
+
+def test_every_command_with_json_is_looked_at() -> None:
+    """Those of the live service have their own (tests/live)."""
+    simple = {
+        name for name, each in COMMANDS.items() if each.module not in ("slotwise.cli.serve", "slotwise.cli.client")
+    }
+    whole = typer.main.get_command(build(sorted(simple)))
+    found = set()
+    for name, command in whole.commands.items():  # type: ignore[attr-defined]
+        for path, one in [
+            ((name,), command),
+            *(((name, n), c) for n, c in getattr(command, "commands", {}).items()),
+        ]:
+            if any("--json" in parameter.opts for parameter in one.params):
+                found.add(path)
+    assert found == {tuple(a[: 2 if a[0] == "trace" else 1]) for a in WITH_JSON}
+
+
+@pytest.mark.parametrize("arguments", WITH_JSON, ids=lambda arguments: "-".join(arguments[:2]))
 def test_json_looks_the_same_everywhere(here: Path, arguments: list[str], capsys: Any) -> None:
     code, out, _ = called(capsys, *arguments, "--json")
     assert code == 0
@@ -333,7 +354,7 @@ def replicate(task, progress, stopped):
         pass
     raise KeyboardInterrupt
 engines.replicate = replicate
-from slotwise.cli.main import main
+from slotwise.cli.main import COMMANDS, build, main
 main(["compare", "mine.toml", "-p", "fifo,best-fit", "--out", "new/report", "--workers", "1"])
 """
 
@@ -373,7 +394,7 @@ def replicate(task, progress, stopped):
         pass
     raise KeyboardInterrupt
 engines.replicate = replicate
-from slotwise.cli.main import main
+from slotwise.cli.main import COMMANDS, build, main
 main(["plan", "mine.toml", "-p", "fifo", "-t", "p95_wait=0.2", "--workers", "1"])
 """
 

@@ -80,7 +80,7 @@ def test_the_cheapest_mix_is_that_of_brute_force(prices: list[float], weights: l
     limit = limit_of(trials)
     mix, start = search.scaled_mix(limit, free(trials))
     first = search.along(trials, mix, start)
-    best, complete = search.cheaper(trials, first, limit, budget=10_000, bounds=free(trials))
+    best, complete = search.cheaper(trials, first, limit, budget=10_000, bounds=free(trials), patience=10_000)
     assert complete
     assert truth(best.servers)
     most = [int(best.cost / price) + 1 for price in prices]
@@ -102,6 +102,36 @@ def test_a_budget_that_runs_out_is_said() -> None:
     first = search.along(trials, mix, start)
     _, complete = search.cheaper(trials, first, limit, budget=0, bounds=free(trials))
     assert not complete
+
+
+def test_patience_that_runs_out_is_said() -> None:
+    trials = Oracle([1.0, 1.0], lambda counts: counts[0] >= 20 and counts[1] >= 20)
+    limit = limit_of(trials)
+    first = trials.of((22, 20))
+    best, complete = search.cheaper(trials, first, limit, 10_000, free(trials), patience=3)
+    assert not complete
+    assert trials.confirm(best.servers).meets
+    fails = [trial.meets for trial in trials.done.values()][-3:]
+    assert fails == [False] * 3
+    _, complete = search.cheaper(trials, first, limit, 10_000, free(trials), patience=10_000)
+    assert complete
+    assert min(trial.cost for trial in trials.done.values() if trial.meets) == 40
+
+
+def test_only_what_would_be_proposed_is_confirmed() -> None:
+    """A confirmation takes several times as long as a trial."""
+    confirmed = []
+
+    class Counting(Oracle):
+        def _simulate(self, counts: Counts, first: int = 0, longer: int = 1) -> Trial:
+            if first:
+                confirmed.append(counts)
+            return super()._simulate(counts, first, longer)
+
+    trials = Counting([1.0, 1.9], lambda c: c[0] + 2 * c[1] >= 30)
+    best, _ = search.cheaper(trials, trials.of((40, 2)), limit_of(trials), 10_000, free(trials), 10_000)
+    assert confirmed == [best.servers]
+    assert len([trial for trial in trials.done.values() if trial.meets]) > 2
 
 
 def test_what_cannot_be_reached_is_said() -> None:
@@ -131,7 +161,7 @@ def test_within_bounds_it_is_that_of_brute_force(enough: int, least: Counts, roo
             search.confirmed(trials, mix, start)
         return
     first = search.confirmed(trials, mix, start)
-    best, complete = search.cheaper(trials, first, limit, 10_000, bounds)
+    best, complete = search.cheaper(trials, first, limit, 10_000, bounds, 10_000)
     assert complete
     assert best.cost == pytest.approx(min(map(trials.question.cost, reachable)))
     assert all(a <= n <= b for a, n, b in zip(least, best.servers, most, strict=True))
@@ -145,6 +175,6 @@ def test_what_was_lucky_is_not_proposed() -> None:
     two = Oracle([1.0, 1.9], lambda c: c[0] + 2 * c[1] >= 30, lambda c: c[0] + 2 * c[1] >= 24)
     mix, start = search.scaled_mix(limit_of(two), free(two))
     first = search.confirmed(two, mix, start)
-    best, _ = search.cheaper(two, first, limit_of(two), 10_000, free(two))
+    best, _ = search.cheaper(two, first, limit_of(two), 10_000, free(two), 10_000)
     assert best.servers[0] + 2 * best.servers[1] >= 30
     assert best.cost <= 29

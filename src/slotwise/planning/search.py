@@ -11,7 +11,7 @@ less than the best one so far and is not ruled out is a candidate: ruled out are
 with no more of any class than a mix that failed. The candidate with the most room to spare is tried next; if it
 meets the targets it is the best so far, else it rules out all below it. After one that met them the next must save more, twice what was saved
 last; after one that failed any saving will do. When no candidate is left, the mix is the
-cheapest; when the budget of trials is used up first, it is the best found. Only that one is confirmed, for it takes longest; if it
+cheapest; when the budget of trials is used up first, or several in a row have failed, it is the best found. Only that one is confirmed, for it takes longest; if it
 does not hold, the search goes on from the one before.
 """
 
@@ -31,6 +31,8 @@ from slotwise.planning.trials import Counts, Trial, Trials
 
 MOST_CANDIDATES = 200_000
 CONFIRMATIONS = 12
+PATIENCE = 8
+"""mixes that fail one after the other, each with less room to spare, before the search for a cheaper one ends"""
 MOST_TIMES = 64
 """how often the least number of servers is multiplied before the targets count as out of reach"""
 
@@ -144,7 +146,9 @@ def confirmed(trials: Trials, mix: Callable[[int], Counts], start: int) -> Trial
     raise SlotwiseError(_out_of_reach(trials, best.servers))
 
 
-def cheaper(trials: Trials, best: Trial, limit: Limit, budget: int, bounds: Bounds) -> tuple[Trial, bool]:
+def cheaper(
+    trials: Trials, best: Trial, limit: Limit, budget: int, bounds: Bounds, patience: int = PATIENCE
+) -> tuple[Trial, bool]:
     """The cheapest mix that meets the targets, from one that does, confirmed; and whether no cheaper one can have been missed."""
     costs = np.array(trials.question.costs)
     candidates, complete = _below(best, costs, serves(trials.rho, trials.pricings), bounds)
@@ -154,7 +158,7 @@ def cheaper(trials: Trials, best: Trial, limit: Limit, budget: int, bounds: Boun
         possible = (candidates @ costs >= limit.cost * (1 - 1e-9)) & (candidates @ worth > asked * (1 - 1e-9))
         candidates = candidates[possible]
     met = [best]
-    saving, tried = 0.0, 0
+    saving, tried, failed = 0.0, 0, 0
     while True:
         best = met[-1]
         for trial in trials.done.values():
@@ -162,19 +166,23 @@ def cheaper(trials: Trials, best: Trial, limit: Limit, budget: int, bounds: Boun
                 candidates = candidates[(candidates > np.array(trial.servers)).any(axis=1)]
         cost = candidates @ costs
         left = cost < best.cost * (1 - 1e-9)
-        if tried == budget or not left.any():
+        if tried == budget or failed == patience or not left.any():
             if trials.confirm(best.servers).meets:
                 return trials.of(best.servers), complete and not left.any()
             met.pop()  # the first was confirmed before
+            failed = 0
             continue
         bold = left & (cost <= best.cost - saving)
         among = np.flatnonzero(bold if bold.any() else left)
         counts = tuple(int(n) for n in candidates[among[np.argmax(candidates[among] @ worth)]])
         trial = trials.of(counts)
-        tried += trial.replications > 0  # what theory rules out costs nothing
-        saving = 2 * (best.cost - trial.cost) if trial.meets else 0.0
+        simulated = trial.replications > 0  # what theory rules out costs nothing
+        tried += simulated
         if trial.meets:
+            saving, failed = 2 * (best.cost - trial.cost), 0
             met.append(trial)
+        else:
+            saving, failed = 0.0, failed + simulated
 
 
 def _below(
