@@ -380,21 +380,6 @@ def may_hold(s: State, c: int) -> bool:
 
 
 @kernel
-def some(s: State, need: NDArray[np.int64]) -> bool:
-    """Whether any server covers the need."""
-    for c in range(s.n_classes):
-        g = first_group(s, c) if may_hold(s, c) else -1
-        while g >= 0:
-            covers = True
-            for r in range(s.n_resources):
-                covers = covers and group_free(s)[g, r] >= need[r]
-            if covers:
-                return True
-            g = next_group(s, g)
-    return False
-
-
-@kernel
 def count(s: State, need: NDArray[np.int64], k: int) -> int:
     """How many servers cover the need (k < 0), or number k of them, in the order of searches."""
     seen = 0

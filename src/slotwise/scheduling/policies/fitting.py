@@ -177,15 +177,18 @@ def find_server(s: State, size: NDArray[np.int64]) -> int:
 
 @kernel
 def any_server(s: State, size: NDArray[np.int64]) -> int:
-    """A uniformly random server with room: by trial, and where that keeps failing by counting them. No lots are drawn where there is
+    """A uniformly random server with room: by trial, and where that keeps failing by counting them. Lots are given back where there is
     none, so that it does not matter how often one looks in vain."""
-    if not fitindex.some(s, size):
-        return -1
+    x, y, z, w = s.random_x, s.random_y, s.random_z, s.random_w
     for _ in range(TRIES):
         server = chance.below(s, s.n_places)
         if servers(s)[server, STATUS] == PRESENT and fits(s, server, size):
             return server
-    return fitindex.count(s, size, chance.below(s, fitindex.count(s, size, -1)))
+    room = fitindex.count(s, size, -1)
+    if room == 0:
+        s.random_x, s.random_y, s.random_z, s.random_w = x, y, z, w
+        return -1
+    return fitindex.count(s, size, chance.below(s, room))
 
 
 @kernel
