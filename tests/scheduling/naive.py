@@ -65,8 +65,20 @@ def maximal_configurations(demand: Sequence[Sequence[Any]], capacity: Sequence[A
     return [k for k in every if not any(fits(tuple(map(sum, zip(k, unit, strict=True)))) for unit in units)]
 
 
+def capped_of(options: Any) -> Callable[[int, int], bool]:
+    """Whether so many stalled servers of so many are as many as may be, from the options of Algorithm 1."""
+
+    def capped(stalled: int, servers: int) -> bool:
+        if options.spread == "off" or (options.beta is not None and options.stall_cap is None):
+            return False
+        return Fraction(stalled, servers) >= Fraction(str(0.1 if options.stall_cap is None else options.stall_cap))
+
+    return capped
+
+
 def beta_of(options: Any) -> Callable[[int, int, int], float]:
     """beta(sum of Q, stalled servers, servers) from the options of Algorithm 1."""
+    capped = capped_of(options)
 
     def beta(waiting: int, stalled: int, servers: int) -> float:
         if options.beta is not None:
@@ -75,12 +87,9 @@ def beta_of(options: Any) -> Callable[[int, int, int], float]:
                 return value
         else:
             value = options.b * (options.p + (1 - options.p) * math.tanh(options.z * waiting))
-        cap = Fraction(str(0.1 if options.stall_cap is None else options.stall_cap))
-        if options.spread == "off":
-            return value
-        if Fraction(stalled, servers) >= cap:
+        if capped(stalled, servers):
             return 0.0
-        return value if options.spread == "cap" else value * (1 - stalled / servers)
+        return value if options.spread in ("cap", "off") else value * (1 - stalled / servers)
 
     return beta
 

@@ -10,6 +10,9 @@ it goes on with the core's choice. What two people must agree on beyond the docu
 - A job that may go to several turning servers goes to the one with the lowest number; to a packing one where it spoils least,
   then where least is left (free room in shares of the largest capacities).
 - Types below their floors go first, and keep their standing slots, in the order of sizes.
+- A server drains for the first in line of the oldest waiting job's type. What may stay is counted from the largest type down. H_k is ln k + 0.5772156649 + 1/2k - 1/12k^2. Of
+  servers whose drain costs the same, the one with the lowest number.
+- Once a filling has started, whoever still fits goes in, from old to young; and so does an arriving job that is not first in line, where it would go if it were.
 - Among configurations of equal weight as Algorithm 1 does (`naive`).
 """
 
@@ -22,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from instances import put_back
-from naive import Configuration, XorShift
+from naive import Configuration, XorShift, capped_of
 
 Sizes = tuple[int, ...]
 NEAR = 1e-7
@@ -42,6 +45,10 @@ class Server:
     since: int = 0
     lost: float = 0.0
     tries: int = 0
+    ran: int = 0  # how many jobs ran when its turn began
+    goal: int = -1  # the type for which it drains, since which arrival, and in how many it should be over
+    began: int = 0
+    expected: float = 1.0
 
 
 class NaiveGuarded:
@@ -58,6 +65,7 @@ class NaiveGuarded:
     ) -> None:
         self.capacity, self.demand, self.candidates, self.beta = capacity, demand, candidates, beta
         self.c, self.exponent, self.power = options.tightness, options.size_exponent, options.scarcity
+        self.capped = capped_of(options)
         self.random = XorShift(seed)
         self.types, self.resources = range(len(demand)), range(len(capacity[0]))
         self.largest = [max(c[r] for c in capacity) for r in self.resources]
@@ -71,6 +79,10 @@ class NaiveGuarded:
         self.type_of: dict[Hashable, int] = {}
         self.age: dict[Hashable, int] = {}
         self.as_types = True
+        self.patience, self.overdue, self.drain_share = options.patience, options.overdue, options.drain_share
+        self.mean_queue = self.credit = 0.0
+        self.stretch, self.next_drain, self.next_overdue = 1.0, 0, 0
+        self.drained = self.overdue_first = self.went_on = self.past_heads = 0
         self.persistence, self.floor, self.standing = options.persistence, options.floor, options.standing
         self.kept: dict[int, int] = {}  # on which server the standing slot of a type is
         self.went_first = self.ever_kept = self.slots_taken = 0
@@ -175,6 +187,16 @@ class NaiveGuarded:
         self.servers[number].jobs.append(job)
         return number
 
+    def start_job(self, job: Hashable, numbers: Sequence[int]) -> None:
+        """Start this job, wherever in line it stands."""
+        assert self.told, f"the core has started nothing where {job} must start"
+        told, number = self.told.pop(0)
+        assert told == job, f"the core has started {told}, not {job}"
+        assert number in numbers, f"the core has started {job} on {number}, not on one of {numbers}"
+        self.lines[self.type_of[job]].remove(job)
+        self.servers[number].jobs.append(job)
+        self.past_heads += 1
+
     def fits(self, number: int, size: Sizes) -> bool:
         return all(a >= b for a, b in zip(self.free(number), size, strict=True))
 
@@ -189,20 +211,23 @@ class NaiveGuarded:
             if turning:
                 self.start(j, [min(turning)])
                 continue
-            packing = [
-                n
-                for n, server in self.present().items()
-                if server.state == "packs" and self.fits(n, self.size[job])
-            ]
-            if not packing:
+            best = self.best_servers(job)
+            if not best:
                 if self.kept.pop(j, None) is None:
                     return
                 self.slots_taken += 1
                 continue
-            spoils = {n: self.spoilt(n, job) for n in packing}
-            least = [n for n in packing if spoils[n] < min(spoils.values()) + NEAR]
-            left = {n: sum(self.shares(self.free(n))) for n in least}
-            self.start(j, [n for n in least if left[n] < min(left.values()) + NEAR])
+            self.start(j, best)
+
+    def best_servers(self, job: Hashable) -> list[int]:
+        """The packing servers on which the job spoils least, then leaves least."""
+        packing = [
+            n for n, server in self.present().items() if server.state == "packs" and self.fits(n, self.size[job])
+        ]
+        spoils = {n: self.spoilt(n, job) for n in packing}
+        least = [n for n in packing if spoils[n] < min(spoils.values()) + NEAR]
+        left = {n: sum(self.shares(self.free(n))) for n in least}
+        return [n for n in least if left[n] < min(left.values()) + NEAR]
 
     def settle(self) -> None:
         for j in self.types:
@@ -247,7 +272,13 @@ class NaiveGuarded:
         for j in self.by_size:
             for _ in range(counts[j]):
                 self.start(j, [number])
+        while fitting := [job for job in self.waiting() if self.fits(number, self.size[job])]:
+            self.start_job(fitting[0], [number])
         self.settle()
+
+    def waiting(self) -> list[Hashable]:
+        """All who wait, from old to young."""
+        return sorted(itertools.chain(*self.lines), key=self.age.__getitem__)
 
     def release(self, number: int) -> None:
         self.kept = {j: holder for j, holder in self.kept.items() if holder != number}
@@ -301,7 +332,11 @@ class NaiveGuarded:
             within = [k for k in tied if self.within(number, k)] if server.jobs else []
             among = within or tied
             server.slots = among[self.random.below(len(among))]
-        server.state, server.short, server.lost = "turns", 0.0, 0.0
+        self.begin_turn(number)
+
+    def begin_turn(self, number: int) -> None:
+        server = self.servers[number]
+        server.state, server.short, server.lost, server.ran = "turns", 0.0, 0.0, self.all_running()
         self.release(number)
         self.turns += 1
         self.go_on_turning(number)
@@ -318,7 +353,7 @@ class NaiveGuarded:
                 and self.fits(number, self.size[self.lines[j][0]])
             ):
                 self.start(j, [number])
-        if any(self.lines) and not self.within(number, server.slots):
+        if any(self.lines) and not self.within(number, server.slots) and not self.has_drained(number):
             w, best = self.weights(), max(self.weighed(number))
             held = sum(w[j] * n for j, n in enumerate(self.holds(number)))
             self.lose(server)
@@ -329,6 +364,7 @@ class NaiveGuarded:
         self.end_turn(number)
 
     def end_turn(self, number: int) -> None:
+        self.end_drain(self.servers[number])
         self.servers[number].state, self.servers[number].slots = "packs", ()
         if any(self.lines):
             self.start_filling(number, self.best_filling(number)[0])
@@ -339,7 +375,7 @@ class NaiveGuarded:
 
     def look_at_turns(self) -> None:
         """Every now and then: give up the turns that have lost too much."""
-        running = sum(len(server.jobs) for server in self.servers.values())
+        running = self.all_running()
         if self.clock < self.next_look or not any(server.state == "turns" for server in self.servers.values()):
             return
         self.next_look = self.clock + 1 + running // 4
@@ -347,19 +383,122 @@ class NaiveGuarded:
             if server.state != "turns":
                 continue
             self.lose(server)
-            running = sum(len(other.jobs) for other in self.servers.values())
-            enough = self.persistence * 2**server.tries * running
+            if server.goal >= 0:
+                continue
+            enough = self.persistence * 2**server.tries * max(server.ran, self.all_running())
             near = abs(server.lost - enough) < NEAR
             if (server.lost >= enough and not near) or (near and not self.core_turns(number)):
                 server.tries += 1
                 self.given_up += 1
                 self.end_turn(number)
 
+    # -- drains -----------------------------------------------------------------------------------------------------
+
+    def all_running(self) -> int:
+        return sum(len(server.jobs) for server in self.servers.values())
+
+    def notice_queue(self) -> None:
+        if self.arrived % 16 == 0:
+            self.mean_queue += (sum(map(len, self.lines)) - self.mean_queue) / min(256, self.arrived // 16)
+            self.credit += self.drain_share * len(self.present()) * 16
+
+    def overdue_age(self) -> float:
+        return float(self.overdue * (self.mean_queue + self.all_running()))
+
+    def serve_overdue(self, number: int) -> None:
+        if len(self.age) < self.next_overdue:
+            return
+        while any(self.lines):
+            job = self.waiting()[0]
+            if len(self.age) - self.age[job] < self.overdue_age():
+                self.next_overdue = self.age[job] + int(0.5 * self.overdue_age())
+                return
+            if not self.fits(number, self.size[job]):
+                return
+            self.start(self.type_of[job], [number])
+            self.overdue_first += 1
+
+    def go_on_with(self, number: int, j: int) -> None:
+        alone = not self.servers[number].jobs and self.runs(j) == 0
+        first = self.lines[j][0] if self.lines[j] else None
+        if alone and first is not None and self.waiting()[0] == first and self.fits(number, self.size[first]):
+            self.start(j, [number])
+            self.went_on += 1
+
+    def has_drained(self, number: int) -> bool:
+        server = self.servers[number]
+        j = server.goal
+        return j >= 0 and (self.holds(number)[j] >= server.slots[j] or not self.lines[j])
+
+    def end_drain(self, server: Server) -> None:
+        if server.goal >= 0:
+            took = len(self.age) - server.began
+            self.stretch += 0.125 * (took / server.expected - self.stretch)
+            self.credit -= took
+            server.goal = -1
+
+    def plan(self, number: int, goal: int) -> tuple[list[int], float, float]:
+        """What may stay beside one job of the type, the mean time S of those who must leave, and S H_k."""
+        kind, on = self.servers[number].kind, self.holds(number)
+        room = [a - b for a, b in zip(self.capacity[kind], self.demand[goal], strict=True)]
+        stay, leave, time = [0 for _ in self.types], 0, 0.0
+        for j in self.by_size:
+            size = self.demand[j]
+            stay[j] = min([on[j], *(room[r] // size[r] for r in self.resources if size[r])])
+            room = [a - stay[j] * b for a, b in zip(room, size, strict=True)]
+            leave += on[j] - stay[j]
+            time += (on[j] - stay[j]) / (self.pace[j] * self.pace[j])
+        stay[goal] += 1
+        if not leave:
+            return stay, 0.0, 0.0
+        harmonic = math.log(leave) + 0.5772156649 + 0.5 / leave - 1 / (12 * leave * leave)
+        return stay, time / leave, time / leave * harmonic
+
+    def cost(self, number: int, goal: int) -> float:
+        whole, size = self.capacity[self.servers[number].kind], self.demand[goal]
+        largest = max((r for r in self.resources if whole[r]), key=lambda r: size[r] / whole[r])
+        part = min(1.0, self.free(number)[largest] / size[largest])
+        _, mean, time = self.plan(number, goal)
+        return max(1.0, self.stretch) * (time - mean * (1.0 - part))
+
+    def choose_drain(self) -> None:
+        if self.clock < self.next_drain:
+            return
+        self.next_drain = self.clock + 1 + self.all_running() // 4
+        turning = sum(server.state == "turns" for server in self.servers.values())
+        if not any(self.lines) or self.capped(turning, len(self.present())):
+            return
+        goal = self.type_of[self.waiting()[0]]
+        waited = len(self.age) - self.age[self.waiting()[0]]
+        overdue = self.credit > 0 and waited >= 2 * self.overdue_age()
+        if any(server.goal == goal for server in self.servers.values()) or (self.runs(goal) and not overdue):
+            return
+        able = [
+            (self.cost(n, goal), n)
+            for n, server in sorted(self.servers.items())
+            if server.state == "packs"
+            and self.alone(server.kind, goal)
+            and (overdue or not any(held and self.lines[j] for j, held in enumerate(self.holds(n))))
+        ]
+        if not able:
+            return
+        least, number = min(able)
+        others = sum(map(len, self.lines)) - len(self.lines[goal])
+        if not overdue and waited < self.patience * least * (1 + others) * self.all_running():
+            return
+        server = self.servers[number]
+        stay, _, time = self.plan(number, goal)
+        server.slots, server.goal, server.began = tuple(stay), goal, len(self.age)
+        server.expected = max(time, 0.1) * max(self.all_running(), 1)
+        self.drained += 1
+        self.begin_turn(number)
+
     # -- events -----------------------------------------------------------------------------------------------------
 
     def arrive(self, job: Hashable) -> None:
         j = self.type_of[job]
         self.notice_arrival()
+        self.notice_queue()
         self.clock += 1
         if self.size[job] != self.demand[j]:
             self.as_types = False
@@ -369,6 +508,8 @@ class NaiveGuarded:
             self.place_heads(j)
             if self.kept.get(j) != kept:
                 self.settle()
+        elif job in self.lines[j] and (best := self.best_servers(job)):
+            self.start_job(job, best)
 
     def submit(self, job: Hashable, j: int, size: Sizes) -> None:
         self.type_of[job], self.size[job], self.age[job] = j, size, len(self.age)
@@ -402,7 +543,10 @@ class NaiveGuarded:
         if server.state == "turns":
             self.go_on_turning(number)
         elif any(self.lines):
+            self.serve_overdue(number)
+            self.go_on_with(number, self.type_of[job])
             self.refill(number)
+            self.choose_drain()
         self.look_at_turns()
 
     def cancel(self, job: Hashable) -> None:
@@ -420,6 +564,7 @@ class NaiveGuarded:
             self.refill(number)
 
     def drain(self, number: int) -> None:
+        self.end_drain(self.servers[number])
         self.servers[number].state, self.servers[number].slots = "drains", ()
         self.release(number)
 
@@ -428,6 +573,7 @@ class NaiveGuarded:
 
     def fail(self, number: int) -> None:
         self.release(number)
+        self.end_drain(self.servers[number])
         lost = sorted(self.servers.pop(number).jobs, key=self.age.__getitem__)
         for job in reversed(lost):
             put_back(self.lines[self.type_of[job]], job, self.age)

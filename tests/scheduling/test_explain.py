@@ -212,6 +212,34 @@ def test_turned_away() -> None:
     )
 
 
+def test_drains() -> None:
+    one = Cluster(resources=("units",), servers=(ServerClass(name="server", count=1, capacity=(4,)),))
+    s = Scheduler(
+        one, [JobType(name="all", demand=(4,)), JobType(name="one", demand=(1,))], "guarded", patience=0.1
+    )
+    for n in range(4):
+        s.submit(f"o{n}", "one")
+    s.submit("a", "all")
+    for n in range(4, 40):  # small jobs come and go, and the large one would wait for ever
+        s.submit(f"o{n}", "one")
+        s.complete(sorted(job for job in s.running if str(job).startswith("o"))[0])
+        if s.explain_server("server-0").reasons == (Reason.DRAINS_FOR,):
+            break
+    because = why(s.explain_server("server-0"))
+    assert because.figures["type"] == "all"
+    assert str(because).startswith(
+        "drains for a job of type all that has waited long, starts only jobs of 1 all, and holds "
+    )
+    because = why(s.explain("a"))
+    assert because.reason == Reason.DRAINED_FOR
+    assert str(because).startswith(
+        "server server-0 takes nothing else until there is room for its type, and holds "
+    )
+    while "a" not in s.running:
+        s.complete(next(iter(s.running)))
+    assert Reason.DRAINS_FOR not in s.explain_server("server-0").reasons
+
+
 def test_keeps_slots() -> None:
     one = Cluster(resources=("units",), servers=(ServerClass(name="server", count=1, capacity=(3,)),))
     types = [JobType(name=name, demand=(1,)) for name in ("often", "seldom")]

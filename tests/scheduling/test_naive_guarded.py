@@ -15,7 +15,7 @@ from naive_guarded import NaiveGuarded
 from slotwise._kernel import JIT
 from slotwise.model import Cluster, JobType, ServerClass
 from slotwise.scheduling import Drain, Join, Remove, Resume, Scheduler, Submit, make_policy
-from slotwise.scheduling.policies.guarded import floors, gains, memory, usable
+from slotwise.scheduling.policies.guarded import drains, floors, gains, memory, usable
 from slotwise.scheduling.state import MODE, STALLED, gain
 
 pytestmark = pytest.mark.core
@@ -34,6 +34,9 @@ RUNS, LENGTH = (40, 60) if JIT else (7, 50)
         {"beta": 0.97, "stall_cap": 1.0, "persistence": 0.2},
         {"beta": 0.97, "stall_cap": 1.0, "floor": 4.0, "standing": 4.0},
         {"floor": 4.0, "standing": 2.0},
+        {"patience": 0.02},
+        {"patience": 0.02, "beta": 0.9, "stall_cap": 0.5},
+        {"overdue": 0.1, "drain_share": 0.5},
     ],
     ids=str,
 )
@@ -44,6 +47,14 @@ def test_the_core_places_as_the_naive_one_does(options: dict[str, Any], actual: 
     assert sum(run.estimates for run in runs) > RUNS / 20, "nothing about how long jobs run"
     if "persistence" in options:
         assert sum(run.given_up for run in runs) > RUNS / 20, "nothing is given up"
+    if "patience" in options:
+        assert sum(run.drained for run in runs) > RUNS / 20, "nothing drains"
+    if "overdue" in options:
+        assert sum(run.drained for run in runs) > RUNS / 20, "nothing drains for a job that is overdue"
+        assert sum(run.overdue_first for run in runs) > RUNS / 20, "nobody goes first who is overdue"
+    if JIT:
+        assert sum(run.past_heads for run in runs) > RUNS / 20 or not actual, "nobody overtakes"
+        assert sum(run.went_on for run in runs) > 0 or "overdue" in options, "no server goes on with a type"
     if "floor" in options and JIT:  # without the compiler the runs are too few to meet all of these
         assert sum(run.went_first for run in runs) > RUNS / 20, "nobody goes first"
         assert sum(run.ever_kept for run in runs) > RUNS / 20, "no slot is kept"
@@ -86,6 +97,8 @@ def same(policy: Any, seed: int, actual: float) -> NaiveGuarded:
         assert naive.turns == scheduler._state.stalls, f"seed {seed}: {event}"
         turning = {n for n, server in naive.servers.items() if server.state == "turns"}
         assert turning == set(np.flatnonzero(modes[:, MODE] == STALLED)), f"seed {seed}: {event}"
+        drained = {j: int(number) - 1 for j, number in enumerate(drains.drains(scheduler._state)) if number}
+        assert drained == {server.goal: n for n, server in naive.servers.items() if server.goal >= 0}
         kept = {j: int(number) - 1 for j, number in enumerate(floors.holders(scheduler._state)) if number}
         assert kept == naive.kept, f"seed {seed}: {event}"
         waiting = still_waiting(waiting, event, placements, requeued)

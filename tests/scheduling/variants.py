@@ -38,7 +38,7 @@ VARIANTS += [
 
 def looks_at_all(policy: Policy) -> bool:
     """Whether a job may overtake an older one of its own type: those that look at all who wait, by what each really asks for."""
-    return "line" in policy.keeps and policy.actual
+    return bool({"line", "unlike"} & policy.keeps) and policy.actual
 
 
 def label(variant: tuple[str, dict[str, Any]]) -> str:

@@ -118,7 +118,12 @@ def _servers(scheduler: Scheduler) -> tuple[Server, ...]:
         because = scheduler.explain_server(name).because[0]
         jobs = dict(because.figures.get("holding", {}))
         slots = dict(because.figures.get("configuration", {}))
-        states = {Reason.ACTIVE: "active", Reason.STALLED: "stalled", Reason.TURNS: "stalled"}
+        states = {
+            Reason.ACTIVE: "active",
+            Reason.STALLED: "stalled",
+            Reason.TURNS: "stalled",
+            Reason.DRAINS_FOR: "stalled",
+        }
         state = states.get(because.reason, "empty")
         found.append(Server(state, jobs, slots))
     return tuple(found)

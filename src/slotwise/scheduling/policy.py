@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from slotwise.scheduling.store import Store
     from slotwise.scheduling.view import View
 
-Keep = Literal["free", "fit", "tree", "lists", "use", "ranks", "line"]
+Keep = Literal["free", "fit", "tree", "lists", "use", "ranks", "line", "unlike"]
 SolverName = Literal["auto", "hull", "enumerate", "dp", "greedy", "greedy-fill", "search", "approximate"]
 
 
@@ -61,7 +61,7 @@ class Policy:
     """what it remembers between events"""
     keeps: ClassVar[frozenset[Keep]] = frozenset({"free"})
     """free: free room of each server, without which `start` goes by slots; fit: the index of best fits; tree: that of first fits; lists: jobs of a server; use: what all
-    running jobs take together; line: the waiting jobs by what they ask for (not where the first of each type say it all)"""
+    running jobs take together; line: the waiting jobs by what they ask for (not where the first of each type say it all); unlike: the same, but only where jobs of a type differ"""
     needs_durations: ClassVar[bool] = False
     compiled: ClassVar[bool] = False
     """the hooks are written for the compiler; functions under @njit are compiled in any case"""

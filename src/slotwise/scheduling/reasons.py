@@ -27,6 +27,7 @@ class Reason(StrEnum):
     TURNED_AWAY = (
         "{turning} servers have room for it, but they turn to configurations with no free slot of its type"
     )
+    DRAINED_FOR = "server {server} takes nothing else until there is room for its type, and holds {holding}"
     COUNTS_AS_TYPE = "so many wait that jobs count with their type's demand, and no server has {demand} free for it"
     SWAPS_FIRST = "server {server} has room for it, but a job of type {type} must start there first"
     UNDECIDED = "the policy has not started it"
@@ -34,6 +35,7 @@ class Reason(StrEnum):
     ACTIVE = "is active with slots {configuration}, jobs {holding}; weight {weight:g} of the best {best:g}"
     STALLED = "is stalled because weight {weight:g} < {beta:.3f} x {best:g}, and holds {holding}"
     TURNS = "turns to {configuration} because weight {weight:g} < {beta:.3f} x {best:g}, starts only jobs of that, and holds {holding}"
+    DRAINS_FOR = "drains for a job of type {type} that has waited long, starts only jobs of {configuration}, and holds {holding}"
     SWAPS = "starts only jobs of type {type} until one has started, and holds {holding}"
     HAS_SLOTS = "has slots {configuration} until its clock moves on, and holds {holding}"
     EMPTY = "is empty and takes a configuration when a job comes that fits"

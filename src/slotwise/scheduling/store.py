@@ -74,7 +74,7 @@ def linked_late(policy: Policy, everything: bool = False) -> list[Hook]:
     found = [*policy.late]
     if {"fit", "tree"} & policy.keeps:
         found.append(refile)
-    if everything and "line" in policy.keeps:
+    if everything and {"line", "unlike"} & policy.keeps:
         found.append(linetree.keep)
     if everything and policy.solver:
         found.append(run_solver)
@@ -121,7 +121,7 @@ class Store:
         self.counts = np.ones(s.n_classes, np.int64) if counts is None else np.asarray(counts, np.int64)
         s.random_ties = policy.options.ties == "random"
         s.actual = s.keeps_use = policy.actual
-        for keep in policy.keeps:
+        for keep in policy.keeps - {"unlike"}:
             setattr(s, f"keeps_{keep}", 1)
         s.keeps_times = s.keeps_lists
         s.keeps_lists |= servers_change
@@ -129,8 +129,9 @@ class Store:
             s.keeps_free = 1
             s.hook_reindex = late(refile)
         # with few types and jobs that are alike within a type, the heads of line are soon looked through
-        s.keeps_line = "line" in policy.keeps and (
-            s.keeps_times or s.n_types > FEW_TYPES or (policy.actual and not alike)
+        unlike = policy.actual and not alike
+        s.keeps_line = ("unlike" in policy.keeps and unlike) or (
+            "line" in policy.keeps and (s.keeps_times or s.n_types > FEW_TYPES or unlike)
         )
         s.own_queues, s.log_weights, s.gained = policy.own_queues, policy.log_weights, policy.gained
         self._check_predicates()

@@ -205,11 +205,18 @@ def beta(s: State) -> float:
         else:
             value = numbers[B] * (numbers[P] + (1.0 - numbers[P]) * math.tanh(numbers[Z] * s.n_waiting))
     if options[SPREADS] > 0:
-        if s.n_stalled * options[CAP_BOTTOM] >= options[CAP_TOP] * s.n_servers:
+        if is_capped(s):
             return 0.0
         if options[SPREADS] == 2:
             value *= 1.0 - s.n_stalled / s.n_servers
     return value
+
+
+@kernel
+def is_capped(s: State) -> bool:
+    """Whether as many servers stall as may at a time."""
+    options = policy_ints(s)
+    return bool(options[SPREADS] > 0 and s.n_stalled * options[CAP_BOTTOM] >= options[CAP_TOP] * s.n_servers)
 
 
 @kernel

@@ -107,13 +107,15 @@ def set_gains(s: State) -> None:
 
 
 @kernel
-def notice_arrival(s: State) -> None:
-    """A job arrives, and every now and then counts those that run."""
+def notice_arrival(s: State) -> bool:
+    """A job arrives, and every now and then counts those that run; returns whether it has."""
     whole = policy_ints(s)
     whole[ARRIVED] += 1
-    if whole[ARRIVED] % EVERY == 0:
-        for j in range(s.n_types):
-            counted(s)[j] += running_by_type(s)[j]
+    if whole[ARRIVED] % EVERY != 0:
+        return False
+    for j in range(s.n_types):
+        counted(s)[j] += running_by_type(s)[j]
+    return True
 
 
 @kernel

@@ -14,6 +14,9 @@ POWER = MEMORY.number("scarcity", kept=False)
 PERSISTENCE = MEMORY.number("persistence", kept=False)
 FLOOR = MEMORY.number("floor", kept=False)
 STANDING = MEMORY.number("standing", kept=False)
+PATIENCE = MEMORY.number("patience", kept=False)
+OVERDUE = MEMORY.number("overdue", kept=False)
+DRAIN_SHARE = MEMORY.number("drain_share", kept=False)
 
 # `turning`
 SPOILS = MEMORY.count("spoils", start=1)
@@ -23,6 +26,8 @@ CLOCK = MEMORY.count("clock")
 NEXT_LOOK = MEMORY.count("next_look")
 """at how many turns are looked at again"""
 TURN = MEMORY.numbers("turn", per="server", columns=4)
+RAN = MEMORY.counts("turn_ran", per="server")
+"""how many jobs ran when a server began to turn"""
 PLACE = MEMORY.count("place", kept=False)
 FILL = MEMORY.count("fill", kept=False)
 MAKE_USE = MEMORY.count("make_use", kept=False)
@@ -38,6 +43,23 @@ COUNTED = MEMORY.numbers("counted", per="type")
 SLOTS = MEMORY.counts("slots", per="type", kept=False)
 CHEAP = MEMORY.count("cheap", kept=False)
 """types of which a standing slot costs next to nothing"""
+
+# `drains`
+DRAINS = MEMORY.servers("drains", per="type")
+BEGAN = MEMORY.numbers("drain_began", per="server")
+EXPECTED = MEMORY.numbers("drain_expected", per="server", start=1.0)
+"""of a server that drains: at which arrival it began, and in how many it should be over"""
+NEXT_DRAIN = MEMORY.count("next_drain")
+"""at which event is asked again whether a server should drain"""
+NEXT_OVERDUE = MEMORY.count("next_overdue")
+"""at which arrival somebody may be overdue"""
+MEAN_QUEUE = MEMORY.number("mean_queue")
+CREDIT = MEMORY.number("drain_credit")
+"""arrivals times servers that drains for overdue jobs may still take"""
+STRETCH = MEMORY.number("drain_stretch", start=1.0)
+"""how many times as long as thought drains were"""
+LENGTHS = MEMORY.number("drain_lengths", kept=False)
+"""the mean service time of those who must leave, over that of all"""
 
 # `floors`
 HOLDERS = MEMORY.servers("standing_slots", per="type")

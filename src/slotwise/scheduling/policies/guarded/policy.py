@@ -11,7 +11,7 @@ from slotwise.scheduling.claims import Assumption, Need, PolicyClaim
 from slotwise.scheduling.hooks import late
 from slotwise.scheduling.learnt import Names
 from slotwise.scheduling.policies.algorithm1 import BetaOptions, stalled_because, write_beta
-from slotwise.scheduling.policies.guarded import fillings, floors, memory, turning, usable
+from slotwise.scheduling.policies.guarded import drains, fillings, floors, memory, turning, usable
 from slotwise.scheduling.policy import FitOptions, Policy
 from slotwise.scheduling.reasons import Because, Reason
 from slotwise.scheduling.state import MODE, PREVIOUS, STALLED
@@ -50,6 +50,19 @@ class GuardedOptions(BetaOptions, FitOptions):
         gt=0,
         description="a turn is given up, the first time, when it has lost so many events for each running job",
     )
+    patience: float = Field(
+        10.0,
+        gt=0,
+        description="a server drains for a type of which nobody runs once its first job has waited this many times what the drain costs",
+    )
+    overdue: float = Field(
+        10.0,
+        gt=0,
+        description="a job that has waited so many times the mean time in the system goes first; after twice that a server drains for it",
+    )
+    drain_share: float = Field(
+        0.02, ge=0, le=1, description="drains for overdue jobs take at most this share of the servers' time"
+    )
 
 
 class Guarded(Policy):
@@ -59,7 +72,7 @@ class Guarded(Policy):
     summary = "packs tightly while queues are short; turns servers to max-weight configurations when they grow"
     Options = GuardedOptions
     memory = memory.MEMORY
-    keeps = frozenset({"free", "fit", "use", "ranks"})
+    keeps = frozenset({"free", "fit", "use", "ranks", "unlike"})
     gained = True
     compiled = True
     arrive, complete = staticmethod(turning.arrive), staticmethod(turning.complete)
@@ -75,6 +88,7 @@ class Guarded(Policy):
         whole[memory.MAKE_USE] = late(turning.make_use)
         real[memory.BASE], real[memory.EXPONENT], real[memory.POWER] = o.tightness, o.size_exponent, o.scarcity
         real[memory.FLOOR], real[memory.STANDING], real[memory.PERSISTENCE] = o.floor, o.standing, o.persistence
+        real[memory.PATIENCE], real[memory.OVERDUE], real[memory.DRAIN_SHARE] = o.patience, o.overdue, o.drain_share
         store.put_score(1.0 / np.maximum(store.sizes.capacity.max(axis=0), 1))
 
     def recall(self, store: Store, values: dict[str, Any], names: Names) -> None:
@@ -99,6 +113,9 @@ class Guarded(Policy):
         return o.claim(Need.ADDITIVE, assumptions=(by_type, *few), note=note)
 
     def why_waits(self, view: View, i: int) -> Because:
+        if server := drains.drains(view.store.state)[view.type_of(i)]:
+            figures = {"server": view.server_of[server - 1], "holding": view.holding(server - 1)}
+            return Because(Reason.DRAINED_FOR, figures)
         if because := view.no_room(i):
             return because
         store = view.store
@@ -115,6 +132,8 @@ class Guarded(Policy):
         store = view.store
         if store.arrays["servers"][server, MODE] == STALLED:
             figures = {"holding": view.holding(server), "configuration": view.counts(store.configuration[server])}
+            if (j := drains.drained_for(store.state, server)) >= 0:
+                return (Because(Reason.DRAINS_FOR, figures | {"type": view.types[j].name}),)
             return (Because(Reason.TURNS, figures | stalled_because(view, server)),)
         because = super().describe(view, server)
         if kept := view.counts(floors.holders(store.state) == server + 1):

@@ -13,7 +13,7 @@ one works all the time.
 A turn loses 1 - f(k, W) / f(k_r, W) with every arrival and completion in the system. One that waits for a very long job loses much
 and gains little; it is given up when it has lost P 2^n for each running job, n the turns that l has given up in a row
 (in a mean service time two events come for each running job). Types of which few jobs run go before all this, within limits
-(`floors`). docs/theory/guarded.md has the proof that this keeps Algorithm 1's guarantee.
+(`floors`), and so do jobs that have waited very long, for whom servers also turn (`drains`). docs/theory/guarded.md has the proof that this keeps Algorithm 1's guarantee.
 """
 
 from __future__ import annotations
@@ -21,14 +21,32 @@ from __future__ import annotations
 import math
 
 from slotwise._kernel import kernel
-from slotwise.scheduling import bitmap, fitindex
+from slotwise.scheduling import bitmap, fitindex, line
 from slotwise.scheduling.memory import call_at
-from slotwise.scheduling.moves import reindex, start
-from slotwise.scheduling.policies.fitting import fits, set_need, set_type_need
+from slotwise.scheduling.moves import reindex, start, start_job
+from slotwise.scheduling.policies.fitting import fits, set_job_need, set_need, set_type_need
+from slotwise.scheduling.policies.guarded.drains import (
+    choose_drain,
+    drained_for,
+    end_drain,
+    go_on_with,
+    has_drained,
+    notice_queue,
+    serve_overdue,
+)
 from slotwise.scheduling.policies.guarded.fillings import best_filling, by_type, refresh_weights, set_room
 from slotwise.scheduling.policies.guarded.floors import holders, release_slot, release_slots, serve_floors
 from slotwise.scheduling.policies.guarded.gains import notice_arrival, notice_end
-from slotwise.scheduling.policies.guarded.memory import CLOCK, MAKE_USE, NEXT_LOOK, PERSISTENCE, PLACE, SPOILS, TURN
+from slotwise.scheduling.policies.guarded.memory import (
+    CLOCK,
+    MAKE_USE,
+    NEXT_LOOK,
+    PERSISTENCE,
+    PLACE,
+    RAN,
+    SPOILS,
+    TURN,
+)
 from slotwise.scheduling.policies.guarded.usable import TINY, count_servers, notice_use, spoilt
 from slotwise.scheduling.policies.slots import note_reason, share_of
 from slotwise.scheduling.queues import next_waiting
@@ -39,8 +57,10 @@ from slotwise.scheduling.state import (
     HEAD,
     MODE,
     PRESENT,
+    SERVER,
     STALLED,
     STATUS,
+    WAITING,
     State,
     choice,
     configuration,
@@ -48,7 +68,9 @@ from slotwise.scheduling.state import (
     float_table,
     free,
     head,
+    int_field,
     job_demand,
+    jobs,
     need,
     order,
     policy_floats,
@@ -69,8 +91,9 @@ FEWEST_LOOKS, MOST_LOOKS, WORK = 16, 256, 2560
 
 
 def arrive(s: State, j: int, i: int) -> None:
-    """A new head of line is placed if it fits anywhere."""
-    notice_arrival(s)
+    """A new head of line is placed if it fits anywhere, and so is one that asks for less than those before it."""
+    if notice_arrival(s):
+        notice_queue(s)
     policy_ints(s)[CLOCK] += 1
     if s.actual and policy_ints(s)[SPOILS]:
         # V(F) is about whole jobs of the types; where jobs ask for less than their types it says nothing
@@ -84,29 +107,37 @@ def arrive(s: State, j: int, i: int) -> None:
         place_heads(s, j)
         if holders(s)[j] != kept:
             _place_smaller(s)
+    elif looks_past_heads(s) and jobs(s)[i, SERVER] == WAITING:
+        set_job_need(s, i)
+        server = find_server(s, j)
+        if server >= 0:
+            start_job(s, i, server)
 
 
 def complete(s: State, j: int, server: int) -> None:
     """Room on the server: refill it, or turn it to a better configuration."""
     notice_end(s, j)
     notice_use(s)
-    call_at(policy_ints(s)[MAKE_USE], s, server, 0)
+    call_at(policy_ints(s)[MAKE_USE], s, server, j)
 
 
 def stop(s: State, j: int, server: int) -> None:
     """The same, but a job that was stopped says nothing about how long jobs run."""
-    call_at(policy_ints(s)[MAKE_USE], s, server, 0)
+    call_at(policy_ints(s)[MAKE_USE], s, server, j)
 
 
-def make_use(s: State, server: int, _: int) -> None:
-    """The late part of both: compiled once."""
+def make_use(s: State, server: int, j: int) -> None:
+    """The late part of both: compiled once. The job that has left was of type j."""
     policy_ints(s)[CLOCK] += 1
     if servers(s)[server, COUNT] == 0:
         release_slots(s, server)
     if servers(s)[server, MODE] == STALLED:
         go_on_turning(s, server)
     elif s.n_waiting > 0:
+        serve_overdue(s, server)
+        go_on_with(s, server, j)
         refill(s, server)
+        drain(s)
     if s.n_stalled > 0:
         look_at_turns(s)
 
@@ -163,18 +194,34 @@ def turn(s: State, server: int) -> None:
     best_configuration(s, server)
     for j in range(s.n_types):
         configuration(s)[server, j] = choice(s)[0, j]
+    begin_turn(s, server)
+
+
+@kernel
+def drain(s: State) -> None:
+    """Turn a server to a job that has waited long, where that is due."""
+    server = choose_drain(s)
+    if server >= 0:
+        release_slots(s, server)
+        begin_turn(s, server)
+
+
+@kernel
+def begin_turn(s: State, server: int) -> None:
+    """The server has its slots; it takes nothing else from now on."""
     servers(s)[server, MODE] = STALLED
     s.n_stalled += 1
     s.stalls += 1
     row = float_table(s, TURN)[server]
     row[LOST] = row[SHORT] = 0.0
+    int_field(s, RAN)[server] = s.n_running
     reindex(s, server)
     go_on_turning(s, server)
 
 
 @kernel
 def go_on_turning(s: State, server: int) -> None:
-    """Start what the slots admit; end the turn when all that the server holds is within them, or nobody waits."""
+    """Start what the slots admit; end the turn when all that the server holds is within them, its drain is over, or nobody waits."""
     slots, on = configuration(s)[server], running(s)[server]
     n = next_waiting(s, 0)
     while n >= 0:
@@ -185,7 +232,7 @@ def go_on_turning(s: State, server: int) -> None:
                 break
             start(s, j, server)
         n = next_waiting(s, n + 1)
-    if s.n_waiting == 0 or holds_within(s, server, slots):
+    if s.n_waiting == 0 or holds_within(s, server, slots) or has_drained(s, server):
         float_table(s, TURN)[server, TRIES] = 0.0
         end_turn(s, server)
     else:
@@ -212,7 +259,8 @@ def end_turn(s: State, server: int) -> None:
 
 @kernel
 def look_at_turns(s: State) -> None:
-    """Give up the turns that have lost too much; seldom enough that looking at all servers costs little."""
+    """Give up the turns that have lost too much, but no drains: these were weighed before. Seldom enough that looking at all servers costs
+    little."""
     whole = policy_ints(s)
     if whole[CLOCK] < whole[NEXT_LOOK]:
         return
@@ -220,8 +268,9 @@ def look_at_turns(s: State) -> None:
     for server in range(s.n_places):
         if servers(s)[server, STATUS] == PRESENT and servers(s)[server, MODE] == STALLED:
             row = float_table(s, TURN)[server]
-            enough = policy_floats(s)[PERSISTENCE] * math.pow(2.0, row[TRIES]) * s.n_running
-            if lose(s, server, row[SHORT]) >= enough:
+            ran = max(int_field(s, RAN)[server], s.n_running)  # a server that drains may be all there is
+            enough = policy_floats(s)[PERSISTENCE] * math.pow(2.0, row[TRIES]) * ran
+            if lose(s, server, row[SHORT]) >= enough and drained_for(s, server) < 0:
                 row[TRIES] += 1.0
                 end_turn(s, server)
 
@@ -258,6 +307,7 @@ def _open_slots(s: State, server: int) -> None:
 
 @kernel
 def _forget_slots(s: State, server: int) -> None:
+    end_drain(s, server)
     for j in range(s.n_types):
         bitmap.discard(s, j, server)
         configuration(s)[server, j] = 0
@@ -272,7 +322,25 @@ def _start_filling(s: State, server: int) -> None:
         for _ in range(choice(s)[1, j]):
             start(s, j, server)
         n = next_waiting(s, n + 1)
+    if looks_past_heads(s):
+        _take_others(s, server)
     _place_smaller(s)
+
+
+@kernel
+def looks_past_heads(s: State) -> bool:
+    """Whether jobs of a type differ, and those behind the head of line may start before it."""
+    return bool(s.keeps_line and not by_type(s))
+
+
+@kernel
+def _take_others(s: State, server: int) -> None:
+    """Start whoever still fits on the server, wherever in line, from old to young."""
+    while s.n_waiting > 0:
+        i = line.oldest(s, free(s)[server], servers(s)[server, CLASS])
+        if i < 0:
+            return
+        start_job(s, i, server)
 
 
 @kernel
