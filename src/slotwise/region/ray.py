@@ -36,6 +36,8 @@ Stages = Sequence[tuple[int, int]]
 THOROUGH: Stages = ((EFFORT // 100, 2_000), (EFFORT // 10, 30), (EFFORT, 1))
 QUICK: Stages = ((EFFORT // 100, 1),)
 ROUNDING = 1e-11
+NOTHING = 1e-15
+"""a load per server below which the rest of a server is as good as all of it"""
 GAP = 1e-10
 """relative distance of what a solved program says of itself and what its shares carry, at most"""
 
@@ -135,12 +137,12 @@ def shoot(columns: Columns, direction: Vector, stages: Stages = THOROUGH, close:
 
 def beside(columns: Columns, base: Vector, stages: Stages = THOROUGH, close: float = CLOSE) -> list[Ray]:
     """For each type the largest step from `base`, which must lie in the region, along this type alone."""
-    per_server = base / columns.counts.sum()
+    per_server, alone = base / columns.counts.sum(), np.eye(len(base))
+    if per_server.sum() < NOTHING:
+        return [_shoot(columns.toward(direction), base, direction, stages, close) for direction in alone]
     master = Master(columns, Program(per_server, len(columns.classes)))
     master.solve(np.zeros_like(base), per_server)
-    return [
-        _shoot(master.beside(j), base, direction, stages, close) for j, direction in enumerate(np.eye(len(base)))
-    ]
+    return [_shoot(master.beside(j), base, direction, stages, close) for j, direction in enumerate(alone)]
 
 
 def _shoot(master: Master, base: Vector, direction: Vector, stages: Stages, close: float) -> Ray:
