@@ -216,7 +216,12 @@ def coverage(answers: Rows, truths: Rows) -> Iterator[str]:
         all_ = [holds(row[figure][1], row[figure][2], true[figure][0]) for row, true in known]
         held = [one for one in all_ if one is not None]
         if held:
-            yield f"95 % intervals of the {name} hold the truth in {np.mean(held):.1%} of {len(held)}"
+            line = f"95 % intervals of the {name} hold the truth in {np.mean(held):.1%} of {len(held)}"
+            # nearly nobody waits in some: an interval from 0 to 0 proves nothing
+            wide = [
+                one for one, (row, _) in zip(all_, known, strict=True) if one is not None and row[figure][2] > 0
+            ]
+            yield line + (f", {np.mean(wide):.1%} of the {len(wide)} that are wider than 0" if wide else "")
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -356,7 +356,7 @@ def test_types_are_made_over_the_cluster_s_resources_only() -> None:
         jobs_of_trace(trace, scenario.cluster, scenario.workload.typing) for trace in (with_memory, without)
     )
     assert one.types == other.types
-    assert len(one.types) == 3, "1 and 2 together add less than a tenth"
+    assert len(one.types) == 4
     assert one.typed == other.typed
 
 

@@ -168,7 +168,7 @@ def test_the_number_of_types_follows_from_the_waste(small: Trace) -> None:
         assert len(types.names) == min(k for k, waste in by_number.items() if waste <= limit + 1e-12)
         assert f"at most {limit:.0%}" in types.told
         assert f"they add {types.waste['total']:.1%}" in types.told
-    assert make_types(small).limit == 0.1
+    assert make_types(small).limit == 0.05
     given = make_types(small, "waste-bounded", types=3)
     assert given.limit is None
     assert given.told.startswith("3 types (waste-bounded): rounding up to them adds ")

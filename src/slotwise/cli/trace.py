@@ -338,7 +338,7 @@ def types(
 ) -> None:
     """Sort the jobs of a trace into queue types.
 
-    Says what rounding up to them wastes. Without `--types` it takes as few types as add at most a tenth to what jobs ask for, and at most 64.
+    Says what rounding up to them wastes. Without `--types` it takes as few types as add at most 5 % to what jobs ask for, and at most 64.
 
     \b
     Examples:

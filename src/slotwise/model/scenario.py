@@ -110,7 +110,7 @@ class TypeMaking(Part):
         description="waste-bounded: at most this many types, instead of as many as `waste` asks for; grid: levels per resource (8)",
     )
     waste: NonNegative = Field(
-        0.1,
+        0.05,
         description="waste-bounded: the fewest types, at most 64, that add at most this share to what jobs ask for",
     )
     too_large: Literal["refuse", "drop", "cap"] = Field(

@@ -36,7 +36,7 @@ MOST_EXACT = 10_000
 COLUMNS = ("jobs", "share", "rate", "mean_duration", "load")
 LEAST_EXPONENT = 7
 TRIES, LEAST_TRIES = 40, 4
-WASTE, MOST_CHOSEN = 0.1, 64
+WASTE, MOST_CHOSEN = 0.05, 64
 """where nobody says how many types: the fewest that waste at most this share, and no more than so many"""
 
 
@@ -158,7 +158,7 @@ def make_types(
 
     `power-of-two` (options: least_exponent = 7), `grid` (levels = 8 per resource, or step = {resource: size}),
     `exact` (limit = 10,000 types), `waste-bounded` (types = so many at most, tries = 40 or fewer with many types, seed = 0; or, without
-    types, the fewest, at most 64, that waste no more than waste = 0.1 of what jobs ask for).
+    types, the fewest, at most 64, that waste no more than waste = 0.05 of what jobs ask for).
     """
     if not len(trace):
         raise InputError("has no jobs to make types of", where=trace.name)
