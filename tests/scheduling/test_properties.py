@@ -52,7 +52,7 @@ def test_nothing_is_lost_doubled_moved_overfilled_or_overtaken(variant: tuple[st
 )
 def test_the_same_when_the_state_grows(variant: tuple[str, dict[str, Any]]) -> None:
     """More servers than the first 64 and, where the compiler helps, more jobs than the first 1024."""
-    play(variant, 1000, 300 if JIT else 40, busy=True)
+    play(variant, 1000, 80 if JIT else 40, busy=True)
 
 
 def play(variant: tuple[str, dict[str, Any]], seed: int, length: int, *, busy: bool = False) -> None:

@@ -176,7 +176,7 @@ def test_the_number_of_types_follows_from_the_waste(small: Trace) -> None:
 
 def test_where_the_most_types_do_not_do_it_says_so() -> None:
     rng = np.random.default_rng(5)
-    trace = trace_of(rng.random((3000, 2)).tolist())
+    trace = trace_of(rng.random((300, 2)).tolist())
     types = make_types(trace, waste=0.001)
     assert len(types.names) <= 64
     assert types.waste["total"] > 0.001
