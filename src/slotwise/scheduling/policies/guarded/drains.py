@@ -253,6 +253,8 @@ def _plan(s: State, server: int, goal: int, write: bool) -> float:
     for n in range(s.n_types):
         j = order(s)[0, n]
         stay = on[j]
+        if stay == 0 and not write:
+            continue  # most, where there are many types
         for r in range(s.n_resources):
             if demand(s)[j, r] * stay > room[r]:
                 stay = room[r] // demand(s)[j, r]
