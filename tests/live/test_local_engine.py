@@ -38,12 +38,12 @@ class Driver:
     ) -> None:
         self.engine.start([Start(job, attempt, "a", {"argv": argv, "cwd": "/", **spec}, demand or {})])
 
-    def until_ended(self, count: int) -> dict[int, Ended | Lost]:
-        """Wait for so many ends."""
+    def until_ended(self, count: int, attempt: int = 1) -> dict[int, Ended | Lost]:
+        """Wait for so many ends of this attempt. An end may be told more than once, so one of an older attempt may still come."""
         found: dict[int, Ended | Lost] = {}
         while len(found) < count:
             fact = self.facts.get(timeout=PATIENCE)
-            if isinstance(fact, Ended | Lost):
+            if isinstance(fact, Ended | Lost) and fact.attempt == attempt:
                 assert fact.job not in found or found[fact.job] == fact, "two different ends"
                 found[fact.job] = fact
         return found
@@ -118,7 +118,7 @@ def test_an_attempt_is_executed_once(driver: Driver, tmp_path: Path) -> None:
     driver.start(1, "sh", "-c", f"echo x >> {tmp_path}/count")
     assert driver.until_ended(1) == first  # told again, the same
     driver.start(1, "sh", "-c", f"echo x >> {tmp_path}/count", attempt=2)
-    driver.until_ended(1)
+    driver.until_ended(1, attempt=2)
     assert (tmp_path / "count").read_text() == "x\nx\n"
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from slotwise.model import Scenario, load_scenario, parse_scenario
 from slotwise.scheduling.policies import make_policy
-from slotwise.scheduling.policies.guarded import floors, memory, usable
+from slotwise.scheduling.policies.guarded import drains, floors, memory, usable
 from slotwise.scheduling.scheduler import Scheduler
 from slotwise.scheduling.state import CLASS, COUNT, MODE, SERVER, STALLED, STATUS, TYPE, gain
 from slotwise.simulation.choice import Choice
@@ -397,3 +397,8 @@ def test_a_turn_that_waits_for_a_very_long_job_is_given_up() -> None:
     assert len(ends) >= 4
     # each try is twice as patient as the one before it
     assert all(1.5 * a < b < 2.5 * a for a, b in itertools.pairwise(np.diff(ends)))
+
+
+def test_the_length_of_a_drain_is_a_harmonic_number() -> None:
+    exact = np.cumsum(1.0 / np.arange(1, 501))
+    assert max(abs(drains.harmonic(k) - exact[k - 1]) for k in range(1, 501)) < 0.01

@@ -30,7 +30,7 @@ from slotwise.scheduling import (
     Tick,
     make_policy,
 )
-from slotwise.scheduling.policies.nmsr import step_cost
+from slotwise.scheduling.policies.nmsr_mix import step_cost
 
 pytestmark = pytest.mark.core
 

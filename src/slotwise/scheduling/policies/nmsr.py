@@ -27,22 +27,19 @@ it starts at all. A class without servers counts as one.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from slotwise._kernel import kernel
-from slotwise.region.pricing import pricing_of
-from slotwise.region.ray import Columns
-from slotwise.region.region import locate
 from slotwise.scheduling import bitmap, fitindex
 from slotwise.scheduling.claims import PolicyClaim, Unknown
 from slotwise.scheduling.learnt import Names, damaged
 from slotwise.scheduling.moves import reindex, start, start_job
 from slotwise.scheduling.policies.fitting import MEMORY as FITTING
 from slotwise.scheduling.policies.fitting import OLDEST, Fitting, fill, fits, set_job_need, set_type_need
+from slotwise.scheduling.policies.nmsr_mix import EPSILON, Mix, cost_of, mix_of
 from slotwise.scheduling.policy import FitOptions
 from slotwise.scheduling.policymemory import Memory
 from slotwise.scheduling.reasons import Because, Reason
@@ -78,9 +75,6 @@ LEAST_FREE, MOST_FREE = 0.02, 0.2
 """what the load is taken to leave free, where it leaves less or more, or where nobody knows its rates"""
 SHORTEST = 5.0
 """a round takes at least so many of the longest mean service time"""
-UNKNOWN_LOAD = 0.01
-"""of the mean load of the others: what a type without a rate counts as"""
-EPSILON = 1e-9
 
 
 def _rows(store: Store) -> int:
@@ -395,17 +389,6 @@ def settle(s: State) -> None:
 # -- the policy ---------------------------------------------------------------------------------------------------------
 
 
-class Mix(NamedTuple):
-    """Configurations, and where their shares of the servers of their class begin and end."""
-
-    rows: NDArray[np.int64]
-    owner: NDArray[np.int64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    intensity: float
-    """of the load, where its rates are known"""
-
-
 class NmsrOptions(FitOptions):
     """Options of nMSR."""
 
@@ -481,7 +464,7 @@ class Nmsr(Fitting):
     def claim(self) -> PolicyClaim:
         return Unknown(
             "as published stable inside the whole region of one server, for Poisson arrivals and exponential services, if"
-            " the clock is slow enough for the load; the default clock is not fitted to the load, and nothing is known of"
+            " the clock is slow enough for the load; the default clock rests on an estimate of that, and nothing is known of"
             " this extension to several servers, nor of filling",
             "Chen, Grosof and Berg 2025",
         )
@@ -497,48 +480,3 @@ class Nmsr(Fitting):
     def describe(self, view: View, server: int) -> tuple[Because, ...]:
         figures = {"configuration": view.counts(view.store.configuration[server]), "holding": view.holding(server)}
         return (Because(Reason.HAS_SLOTS, figures),)
-
-
-def mix_of(store: Store) -> Mix:
-    """The witness of the load, each class's configurations from those with most of the first type on."""
-    J, counts = int(store.state.n_types), np.maximum(store.counts, 1).tolist()
-    load = store.rates * store.mean_service
-    known = load[load > 0]
-    load = np.where(load > 0, load, UNKNOWN_LOAD * known.mean() if len(known) else 1.0)
-    fitting = np.array([any(space.most(j) > 0 for space in store.spaces) for j in range(J)])
-    region = locate(np.where(fitting, load, 0.0), Columns([pricing_of(space) for space in store.spaces], counts))
-    rows, owner, low, high = [], [], [], []
-    for c, mix in enumerate(region.witness):
-        some = np.lexsort(mix.configurations.T[::-1])[::-1]
-        some = some[mix.shares[some] > EPSILON]
-        ends = np.cumsum(mix.shares[some]) / max(mix.shares[some].sum(), EPSILON)
-        rows.append(mix.configurations[some])
-        owner.append(np.full(len(some), c))
-        low.append(np.append(0.0, ends)[: len(some)])
-        high.append(ends)
-    return Mix(
-        np.concatenate(rows), np.concatenate(owner), np.concatenate(low), np.concatenate(high), region.intensity
-    )
-
-
-def cost_of(mix: Mix, store: Store) -> float:
-    """D: what the steps of a round cost, in time of a server, for each server of the class where that is most."""
-    most = 0.0
-    for c, count in enumerate(np.maximum(store.counts, 1)):
-        mine = np.flatnonzero(mix.owner == c)
-        ends = mix.high[mine] * count
-        moves = np.flatnonzero(np.abs(ends - np.round(ends)) > EPSILON)
-        if len(moves):
-            steps = [*((mine[n], mine[n + 1]) for n in moves), (mine[-1], mine[0])]
-            lost = sum(step_cost(mix.rows[a], mix.rows[b], store.mean_service) for a, b in steps)
-            most = max(most, lost / count)
-    return most
-
-
-def step_cost(before: NDArray[np.int64], after: NDArray[np.int64], means: NDArray[np.float64]) -> float:
-    """How long a server stands empty while the jobs end that are too many."""
-    over = np.maximum(before - after, 0)
-    if not over.any():
-        return 0.0
-    last = float(means[over > 0].max()) * sum(1.0 / n for n in range(1, 1 + int(over.sum())))
-    return max(0.0, last - float(over @ means) / int(before.sum()))

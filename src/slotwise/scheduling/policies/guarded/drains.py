@@ -8,11 +8,11 @@ partly idle; in units of that room, with f the part of it that is free already, 
 
 The server drains for i in two cases, whichever comes first.
 
-*It pays.* i has waited as long as the drain costs all who wait: PATIENCE c_l (1 + the number of waiting jobs of other types), nobody of type j runs, and nobody
-waits of the types that l holds. To go on waiting and to drain then cost about the same, as in "rent or buy".
+*It pays.* The drain costs c_l to each who waits: to i and to all waiting jobs of other types. i has waited `patience` times that sum, nobody of
+type j runs, and nobody waits of the types that l holds. A job that has waited so long is likely to wait long again.
 
-*It is overdue.* i has waited more than 2 D times the mean time that jobs spend in the system. Such drains take at most `drain_share` of the time of all
-servers. From D times on i already goes first wherever it fits.
+*It is overdue.* i has waited more than 2 `overdue` times the mean time that jobs spend in the system. Such a drain begins only while all drains so far
+have taken less than `drain_share` of the time of all servers. From `overdue` times on i already goes first where room appears and it fits.
 
 And a server that is empty goes on with the type that it has just served, if nobody else of that type runs and its next job has waited longest of
 all. Where small jobs have piled up meanwhile, the drain would have to be paid again for every large job otherwise.
@@ -148,9 +148,9 @@ def serve_overdue(s: State, server: int) -> None:
 
 @kernel
 def go_on_with(s: State, server: int, j: int) -> None:
-    """The server has got room from a job of type j: where it is empty now, the next of the type takes its place, if it is the last of its kind and its turn."""
-    last = servers(s)[server, COUNT] == 0 and running_by_type(s)[j] == 0 and queue_length(s)[j] > 0
-    if last and not queues_are_long(s) and oldest_type(s) == j:
+    """A job of type j has left the server empty, and no other of the type runs: the next of the type starts there, if it has waited longest of all."""
+    alone = servers(s)[server, COUNT] == 0 and running_by_type(s)[j] == 0 and queue_length(s)[j] > 0
+    if alone and not queues_are_long(s) and oldest_type(s) == j:
         set_need(s, j)
         if fits(s, server, need(s)):
             start(s, j, server)

@@ -61,7 +61,10 @@ class GuardedOptions(BetaOptions, FitOptions):
         description="a job that has waited so many times the mean time in the system goes first; after twice that a server drains for it",
     )
     drain_share: float = Field(
-        0.02, ge=0, le=1, description="drains for overdue jobs take at most this share of the servers' time"
+        0.02,
+        ge=0,
+        le=1,
+        description="a server drains for an overdue job only while all drains have taken less than this share of the servers' time",
     )
 
 
