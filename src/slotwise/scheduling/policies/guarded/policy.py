@@ -11,7 +11,7 @@ from slotwise.scheduling.claims import Assumption, Need, PolicyClaim
 from slotwise.scheduling.hooks import late
 from slotwise.scheduling.learnt import Names
 from slotwise.scheduling.policies.algorithm1 import BetaOptions, stalled_because, write_beta
-from slotwise.scheduling.policies.guarded import drains, fillings, floors, memory, turning, usable
+from slotwise.scheduling.policies.guarded import drains, expected, fillings, floors, memory, turning, usable
 from slotwise.scheduling.policy import FitOptions, Policy
 from slotwise.scheduling.reasons import Because, Reason
 from slotwise.scheduling.state import MODE, PREVIOUS, STALLED
@@ -66,6 +66,10 @@ class GuardedOptions(BetaOptions, FitOptions):
         le=1,
         description="a server drains for an overdue job only while all drains have taken less than this share of the servers' time",
     )
+    durations: Literal["none", "exact", "estimate"] = Field(
+        "none",
+        description="how long jobs are expected to run: not known; as each job says (in simulations: the truth); in simulations also users' estimates (column `estimate` of a trace)",
+    )
 
 
 class Guarded(Policy):
@@ -81,7 +85,20 @@ class Guarded(Policy):
     arrive, complete = staticmethod(turning.arrive), staticmethod(turning.complete)
     join, leave, cancel = staticmethod(turning.join), staticmethod(turning.leave), staticmethod(turning.cancel)
     stop, file = staticmethod(turning.stop), staticmethod(turning.file)
-    late = (turning.make_use, turning.place, fillings.find_filling)
+    late: tuple[Any, ...] = (turning.make_use, turning.place, fillings.find_filling)
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.needs_durations = self.options.durations != "none"
+        if self.needs_durations:
+            self.keeps = self.keeps - {"unlike"} | {"line", "lists"}
+            self.late = (*self.late, expected.make_plan, expected.place)
+            self.arrive, self.complete, self.stop = expected.arrive, expected.complete, expected.stop
+            self.join, self.leave, self.cancel = expected.join, expected.leave, expected.cancel
+
+    @property
+    def uses_estimates(self) -> bool:
+        return bool(self.options.durations == "estimate")
 
     def prepare(self, store: Store) -> None:
         o: GuardedOptions = self.options
@@ -89,6 +106,8 @@ class Guarded(Policy):
         whole, real = store.arrays["policy_ints"], store.arrays["policy_floats"]
         whole[memory.PLACE], whole[memory.FILL] = late(turning.place), late(fillings.find_filling)
         whole[memory.MAKE_USE] = late(turning.make_use)
+        if self.needs_durations:
+            whole[memory.PLACE], whole[memory.PLAN] = late(expected.place), late(expected.make_plan)
         real[memory.BASE], real[memory.EXPONENT], real[memory.POWER] = o.tightness, o.size_exponent, o.scarcity
         real[memory.FLOOR], real[memory.STANDING], real[memory.PERSISTENCE] = o.floor, o.standing, o.persistence
         real[memory.PATIENCE], real[memory.OVERDUE], real[memory.DRAIN_SHARE] = o.patience, o.overdue, o.drain_share
