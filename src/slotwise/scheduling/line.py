@@ -27,6 +27,7 @@ from slotwise.scheduling.linetree import (
     RIGHT,
     YOUNGEST,
     file_last,
+    group_of_type,
     high,
     low,
     nodes,
@@ -36,7 +37,7 @@ from slotwise.scheduling.linetree import (
     stack,
     type_of_group,
 )
-from slotwise.scheduling.state import State, allowed, capacity, largest_capacity
+from slotwise.scheduling.state import TYPE, State, allowed, capacity, demand, jobs, largest_capacity
 
 NOBODY = -1
 SHORTEST = 1e-12
@@ -190,6 +191,32 @@ def most_urgent(s: State, room: NDArray[np.int64], c: int, spare: NDArray[np.int
         todo[n], promise[n, 0] = a, first
         todo[n + 1], promise[n + 1, 0] = b, second
         n += 2
+    return int(rows[best, LEFT]) if best >= 0 else NOBODY
+
+
+@kernel
+def most_urgent_of(s: State, j: int) -> int:
+    """The same of the jobs of type j, all of which ask for what their type does."""
+    file_last(s)
+    size = demand(s)[j]
+    rows, todo = nodes(s), stack(s)
+    best, most, n = NOBODY, 0.0, 0
+    if roots(s)[group_of_type(s)[j]] >= 0:
+        todo[0] = roots(s)[group_of_type(s)[j]]
+        n = 1
+    while n > 0:
+        n -= 1
+        node = todo[n]
+        if not covered(low(s)[node], size) or not covered(size, high(s)[node]):
+            continue
+        this = _urgency(s, node, size)
+        if best >= 0 and not _beats(this, 0.0, rows[node, OLDEST], most, 0.0, rows[best, OLDEST]):
+            continue
+        if rows[node, LEVEL] < 0:
+            if jobs(s)[rows[node, LEFT], TYPE] == j:
+                best, most = node, this
+            continue
+        n = _push(s, node, n)
     return int(rows[best, LEFT]) if best >= 0 else NOBODY
 
 

@@ -24,9 +24,9 @@ from slotwise.scheduling.moves import reindex, start_job
 from slotwise.scheduling.policies.fitting import fits, set_job_need
 from slotwise.scheduling.policies.guarded import turning
 from slotwise.scheduling.policies.guarded.drains import overdue_age
-from slotwise.scheduling.policies.guarded.fillings import refresh_weights
+from slotwise.scheduling.policies.guarded.fillings import best_filling, refresh_weights
 from slotwise.scheduling.policies.guarded.gains import notice_end, queues_are_long
-from slotwise.scheduling.policies.guarded.memory import CLOCK, MAKE_USE, PLAN, RESERVATION
+from slotwise.scheduling.policies.guarded.memory import CLOCK, MAKE_USE, OVERDUE, PLAN, RESERVATION, SPOILS
 from slotwise.scheduling.policies.guarded.usable import notice_use
 from slotwise.scheduling.policies.reservation import (
     NOBODY,
@@ -42,6 +42,7 @@ from slotwise.scheduling.policies.reservation import (
     void,
 )
 from slotwise.scheduling.policies.slots import note_reason, share_of
+from slotwise.scheduling.queues import next_waiting
 from slotwise.scheduling.state import (
     CLASS,
     EMPTY,
@@ -54,10 +55,13 @@ from slotwise.scheduling.state import (
     TYPE,
     WAITING,
     State,
+    choice,
     free,
     jobs,
     largest_capacity,
     need,
+    order,
+    policy_floats,
     policy_ints,
     queues,
     sequence,
@@ -128,17 +132,15 @@ def make_plan(s: State, server: int, i: int) -> None:
         while turning.use_slot(s, jobs(s)[i, TYPE]) and jobs(s)[i, SERVER] == WAITING:
             pass
     was, first = reserved_server(s, RESERVATION), _serve_first(s)
-    if first >= 0:
-        new = not stands(s, RESERVATION, first)
-        if new:
-            reserve(s, RESERVATION, first)
-        if server >= 0:
-            fill(s, server)
-        if new:
-            fill(s, was)
-            fill(s, reserved_server(s, RESERVATION))
-        if i >= 0 and i != first and jobs(s)[i, SERVER] == WAITING:
-            start_harmless(s, i)
+    new = first < 0 or not stands(s, RESERVATION, first)
+    if first >= 0 and new:
+        reserve(s, RESERVATION, first)
+    fill(s, server)
+    if new:
+        fill(s, was)
+        fill(s, reserved_server(s, RESERVATION))
+    if i >= 0 and i != first and jobs(s)[i, SERVER] == WAITING:
+        start_harmless(s, i)
     if server >= 0:
         _turn(s, server)
     if s.n_stalled > 0:
@@ -152,6 +154,8 @@ def _serve_first(s: State) -> int:
         i = holder(s, RESERVATION)
         if i < 0:
             i = choose_first(s)
+        if i < 0:
+            break
         set_job_need(s, i)
         server = turning.find_server(s, jobs(s)[i, TYPE])
         if server < 0:
@@ -164,19 +168,28 @@ def _serve_first(s: State) -> int:
 
 @kernel
 def choose_first(s: State) -> int:
-    """The oldest job if it is overdue, else the most urgent one."""
-    oldest = line.first_in_line(s)
-    if s.last_sequence - sequence(s)[oldest] >= overdue_age(s):
+    """The oldest job if it is overdue, else the most urgent one, if it has waited for as long as jobs are in the system; -1 where nobody has."""
+    oldest, limit = line.first_in_line(s), overdue_age(s)
+    if s.last_sequence - sequence(s)[oldest] >= limit:
         return oldest
-    return line.most_urgent(s, largest_capacity(s), NOBODY, largest_capacity(s), np.inf)
+    i = line.most_urgent(s, largest_capacity(s), NOBODY, largest_capacity(s), np.inf)
+    return i if s.last_sequence - sequence(s)[i] >= limit / policy_floats(s)[OVERDUE] else NOBODY
 
 
 @kernel
 def fill(s: State, server: int) -> None:
     """Start the most urgent job that fits on the server and delays nobody there, and the next, until there is none."""
-    if server < 0 or servers(s)[server, STATUS] != PRESENT or servers(s)[server, MODE] == STALLED:
+    if (
+        s.n_waiting == 0
+        or server < 0
+        or servers(s)[server, STATUS] != PRESENT
+        or servers(s)[server, MODE] == STALLED
+    ):
         return
     reserved = server == reserved_server(s, RESERVATION)
+    if policy_ints(s)[SPOILS] and not reserved:
+        _fill_tightly(s, server)
+        return
     until = reserved_at(s, RESERVATION) if reserved else np.inf
     while s.n_waiting > 0:
         i = line.most_urgent(s, free(s)[server], servers(s)[server, CLASS], spare(s, RESERVATION), until)
@@ -186,6 +199,19 @@ def fill(s: State, server: int) -> None:
             set_job_need(s, i)
             take_spare(s, RESERVATION, i)
         start_job(s, i, server)
+
+
+@kernel
+def _fill_tightly(s: State, server: int) -> None:
+    """Start the filling of most worth, the most urgent jobs of each type first."""
+    refresh_weights(s)
+    best_filling(s, server)
+    n = next_waiting(s, 0)
+    while n >= 0:
+        j = order(s)[0, n]
+        for _ in range(choice(s)[1, j]):
+            start_job(s, line.most_urgent_of(s, j), server)
+        n = next_waiting(s, n + 1)
 
 
 @kernel
