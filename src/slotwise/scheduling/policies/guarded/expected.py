@@ -1,16 +1,17 @@
-"""`guarded` where jobs say how long they will run: who is urgent goes first, and a reservation keeps room for one of them.
+"""`guarded` where jobs say how long they will run: those whose wait is long beside it go first, and a reservation keeps room for one of them.
 
-A job that has waited a, counted in arrivals, takes a share m of a server and is expected to run d, has the urgency
+A job that has waited a, counted in arrivals, takes a share m of the largest server and is expected to run d, has the urgency
 
-    a m / d:
+    a m / d.
 
-it grows with the wait, sooner for short jobs, whose wait is long beside what they came for, and for large ones, which find room seldom. The most urgent job,
-or the oldest if that is overdue (`drains`), is the first. If it fits nowhere it gets a reservation (`reservation`), and keeps it until it starts. All others
-start where they do not delay it, the most urgent one first: a server that has got room takes those that fit, an arriving job goes where it
-spoils least. What stands idle on the reserved server is used first.
+It grows with the wait: faster for short jobs, to which a wait matters more, and for large ones, which seldom find room. The most urgent job, once it has
+waited for as long as jobs are in the system in the mean, gets a reservation where it fits nowhere (`reservation`), and keeps it until it starts. If the oldest job is overdue
+(`drains`) the next reservation is for that one.
 
-So nobody is drained for, no slots stand open and nobody is chosen by weight, until queues are long; but a server turns as ever, where what it holds then weighs
-too little. With very long queues all is as without durations, or nothing could be proven.
+All others start where they do not delay the reserved job. An arriving one goes to the reserved server if it may, whose room would stand idle, else where it
+spoils least. A server that has got room takes the filling of most worth (`fillings`), with the most urgent jobs of each type; on the reserved server, and where jobs of
+a type differ, it takes the most urgent job that fits, and again. Nobody is drained for, no slots stand open and no server turns: reservations do what these are for. With very long queues
+all is as without durations, or nothing could be proven.
 """
 
 from __future__ import annotations
@@ -41,7 +42,6 @@ from slotwise.scheduling.policies.reservation import (
     take_spare,
     void,
 )
-from slotwise.scheduling.policies.slots import note_reason, share_of
 from slotwise.scheduling.queues import next_waiting
 from slotwise.scheduling.state import (
     CLASS,
@@ -67,7 +67,6 @@ from slotwise.scheduling.state import (
     sequence,
     servers,
 )
-from slotwise.scheduling.weights import best_above
 
 
 def arrive(s: State, j: int, i: int) -> None:
@@ -141,8 +140,6 @@ def make_plan(s: State, server: int, i: int) -> None:
         fill(s, reserved_server(s, RESERVATION))
     if i >= 0 and i != first and jobs(s)[i, SERVER] == WAITING:
         start_harmless(s, i)
-    if server >= 0:
-        _turn(s, server)
     if s.n_stalled > 0:
         turning.look_at_turns(s)
 
@@ -244,19 +241,3 @@ def place(s: State, j: int, _: int) -> None:
     while queues(s)[j, HEAD] >= 0:
         if not turning.use_slot(s, j) and not start_harmless(s, queues(s)[j, HEAD]):
             return
-
-
-@kernel
-def _turn(s: State, server: int) -> None:
-    """Turn the server where what it holds weighs too little."""
-    if s.n_waiting == 0 or servers(s)[server, STATUS] != PRESENT or servers(s)[server, MODE] == STALLED:
-        return
-    refresh_weights(s)
-    share = share_of(s, server)
-    mine = turning.held_weight(s, server)
-    best = best_above(s, server, mine, share) if share > 0.0 else -1.0
-    if best >= 0.0:
-        note_reason(s, server, mine, share, best)
-        if server == reserved_server(s, RESERVATION):
-            drop(s, RESERVATION)
-        turning.turn(s, server)
