@@ -23,7 +23,7 @@ class Reason(StrEnum):
     NO_ROOM = "no server has enough free: {demand} asked, the nearest is server {nearest} with {free} free"
     BLOCKED = "the job before it in line, {first}, must start first"
     NOT_SAMPLED = "no tick of its queue has found a server with room yet (rate {rate:.3g})"
-    RESERVED = "room is reserved for {first}, the first in line, on server {server}"
+    RESERVED = "room on server {server} is reserved for {first}"
     TURNED_AWAY = (
         "{turning} servers have room for it, but they turn to configurations with no free slot of its type"
     )

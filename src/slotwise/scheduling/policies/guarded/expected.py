@@ -105,12 +105,16 @@ def leave(s: State, server: int, _: int) -> None:
     """A reservation on a server that goes is void."""
     turning.forget_server(s, server)
     void(s, RESERVATION)
-    call_at(policy_ints(s)[PLAN], s, NOBODY, NOBODY)
+    if not queues_are_long(s):
+        call_at(policy_ints(s)[PLAN], s, NOBODY, NOBODY)
 
 
 def cancel(s: State, j: int, i: int) -> None:
     """Somebody else may be first now."""
-    call_at(policy_ints(s)[PLAN], s, NOBODY, NOBODY)
+    if not queues_are_long(s):
+        call_at(policy_ints(s)[PLAN], s, NOBODY, NOBODY)
+    elif s.n_waiting > 0:
+        turning.place_heads(s, j)
 
 
 @kernel

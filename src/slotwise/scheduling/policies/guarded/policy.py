@@ -10,6 +10,7 @@ from pydantic import Field
 from slotwise.scheduling.claims import Assumption, Need, PolicyClaim
 from slotwise.scheduling.hooks import late
 from slotwise.scheduling.learnt import Names
+from slotwise.scheduling.policies import reservation
 from slotwise.scheduling.policies.algorithm1 import BetaOptions, stalled_because, write_beta
 from slotwise.scheduling.policies.guarded import drains, expected, fillings, floors, memory, turning, usable
 from slotwise.scheduling.policy import FitOptions, Policy
@@ -17,6 +18,9 @@ from slotwise.scheduling.reasons import Because, Reason
 from slotwise.scheduling.state import MODE, PREVIOUS, STALLED
 from slotwise.scheduling.store import Store
 from slotwise.scheduling.view import View
+
+RESERVED = "reserved"
+"""what a situation calls the reservation"""
 
 
 class GuardedOptions(BetaOptions, FitOptions):
@@ -113,7 +117,18 @@ class Guarded(Policy):
         real[memory.PATIENCE], real[memory.OVERDUE], real[memory.DRAIN_SHARE] = o.patience, o.overdue, o.drain_share
         store.put_score(1.0 / np.maximum(store.sizes.capacity.max(axis=0), 1))
 
+    def learnt(self, store: Store, names: Names) -> dict[str, Any]:
+        values = super().learnt(store, names)
+        if reserved := reservation.learnt(store, memory.RESERVATION, names):
+            values[RESERVED] = reserved
+        return values
+
+    def shifted(self, values: dict[str, Any], by: float) -> dict[str, Any]:
+        reserved = values.get(RESERVED)
+        return values | {RESERVED: reservation.shifted(reserved, by)} if reserved else values
+
     def recall(self, store: Store, values: dict[str, Any], names: Names) -> None:
+        reservation.recall(store, memory.RESERVATION, values.pop(RESERVED, {}), names)
         super().recall(store, values, names)
         for j, holder in enumerate(floors.holders(store.state)):
             if holder:
@@ -135,6 +150,12 @@ class Guarded(Policy):
         return o.claim(Need.ADDITIVE, assumptions=(by_type, *few), note=note)
 
     def why_waits(self, view: View, i: int) -> Because:
+        first = reservation.holder(view.store.state, memory.RESERVATION)
+        if first not in (reservation.NOBODY, i) and view.no_room(i) is None:
+            on = reservation.reserved_server(view.store.state, memory.RESERVATION)
+            return Because(
+                Reason.RESERVED, {"first": view.job_of[first], "server": view.server_of.get(on, "none yet")}
+            )
         if server := drains.drains(view.store.state)[view.type_of(i)]:
             figures = {"server": view.server_of[server - 1], "holding": view.holding(server - 1)}
             return Because(Reason.DRAINED_FOR, figures)
