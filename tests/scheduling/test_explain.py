@@ -114,7 +114,7 @@ def test_reserved() -> None:
     because = why(s.explain("w4"))
     assert why(s.explain("d")).reason == Reason.NO_ROOM
     assert (because.reason, because.figures) == (Reason.RESERVED, {"first": "d", "server": "large-0"})
-    assert str(because) == "room is reserved for d, the first in line, on server large-0"
+    assert str(because) == "room on server large-0 is reserved for d"
 
 
 def test_not_sampled() -> None:
