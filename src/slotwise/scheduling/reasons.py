@@ -42,6 +42,7 @@ class Reason(StrEnum):
     PACKS = "holds {holding}, {free} free"
     HOLDS = "holds {holding}"
     KEEPS_SLOTS = "keeps room beside that for {slots}, of which few come"
+    RESERVED_FOR = "keeps room for {first}, which can start there at {at:g} if all jobs end as expected"
     DRAINING = "takes no more jobs and holds {holding}"
     DRAINED = "takes no more jobs and is empty: it can be removed"
     GONE = "has failed and is not there"

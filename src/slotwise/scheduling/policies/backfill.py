@@ -34,7 +34,7 @@ from slotwise.scheduling.policies.reservation import (
 )
 from slotwise.scheduling.policy import FitOptions, Options, Policy
 from slotwise.scheduling.policymemory import Memory
-from slotwise.scheduling.reasons import Because, Reason
+from slotwise.scheduling.reasons import Because
 from slotwise.scheduling.state import State, free, int_field, need, sequence
 from slotwise.scheduling.store import Store
 from slotwise.scheduling.view import View
@@ -162,7 +162,7 @@ class EasyBackfill(Policy):
         return reservation.shifted(values, by)
 
     def why_waits(self, view: View, i: int) -> Because:
-        if (first := view.first_in_line()) != i and view.no_room(i) is None:
-            on = view.server_of.get(int(view.store.values_of(RESERVATION)[reservation.ON]), "none yet")
-            return Because(Reason.RESERVED, {"first": view.job_of[first], "server": on})
-        return super().why_waits(view, i)
+        return reservation.why_waits(view, RESERVATION, i) or super().why_waits(view, i)
+
+    def describe(self, view: View, server: int) -> tuple[Because, ...]:
+        return (*super().describe(view, server), *reservation.describe(view, RESERVATION, server))

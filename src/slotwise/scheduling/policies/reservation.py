@@ -24,6 +24,7 @@ from slotwise._kernel import kernel
 from slotwise.scheduling import fitindex, line
 from slotwise.scheduling.learnt import Names
 from slotwise.scheduling.policymemory import Memory
+from slotwise.scheduling.reasons import Because, Reason
 from slotwise.scheduling.state import (
     CLASS,
     FIRST_JOB,
@@ -50,6 +51,7 @@ from slotwise.scheduling.state import (
     servers,
 )
 from slotwise.scheduling.store import Store
+from slotwise.scheduling.view import View
 
 NOBODY = -1
 FOR, JOB, ON = 0, 1, 2
@@ -194,6 +196,24 @@ def earliest(s: State, server: int, limit: float) -> float:
             enough = enough and free_at(s, server, when, r) >= need(s)[r]
         if enough:
             return when
+
+
+def why_waits(view: View, place: int, i: int) -> Because | None:
+    """Whether it is for the reservation that job i waits: it is another's, and some server has room for i."""
+    first = holder(view.store.state, place)
+    if first in (NOBODY, i) or view.no_room(i) is not None:
+        return None
+    on = reserved_server(view.store.state, place)
+    return Because(Reason.RESERVED, {"first": view.job_of[first], "server": view.server_of.get(on, "none yet")})
+
+
+def describe(view: View, place: int, server: int) -> tuple[Because, ...]:
+    """What there is to say of the server: that it is reserved, or nothing."""
+    state = view.store.state
+    first = holder(state, place)
+    if first < 0 or reserved_server(state, place) != server:
+        return ()
+    return (Because(Reason.RESERVED_FOR, {"first": view.job_of[first], "at": reserved_at(state, place)}),)
 
 
 def learnt(store: Store, place: int, names: Names) -> dict[str, Any]:

@@ -150,12 +150,8 @@ class Guarded(Policy):
         return o.claim(Need.ADDITIVE, assumptions=(by_type, *few), note=note)
 
     def why_waits(self, view: View, i: int) -> Because:
-        first = reservation.holder(view.store.state, memory.RESERVATION)
-        if first not in (reservation.NOBODY, i) and view.no_room(i) is None:
-            on = reservation.reserved_server(view.store.state, memory.RESERVATION)
-            return Because(
-                Reason.RESERVED, {"first": view.job_of[first], "server": view.server_of.get(on, "none yet")}
-            )
+        if because := reservation.why_waits(view, memory.RESERVATION, i):
+            return because
         if server := drains.drains(view.store.state)[view.type_of(i)]:
             figures = {"server": view.server_of[server - 1], "holding": view.holding(server - 1)}
             return Because(Reason.DRAINED_FOR, figures)
@@ -181,4 +177,4 @@ class Guarded(Policy):
         because = super().describe(view, server)
         if kept := view.counts(floors.holders(store.state) == server + 1):
             because = (*because, Because(Reason.KEEPS_SLOTS, {"slots": kept}))
-        return because
+        return (*because, *reservation.describe(view, memory.RESERVATION, server))
