@@ -38,7 +38,7 @@ class GuardedOptions(BetaOptions, FitOptions):
         20.0, ge=0, description="c: how many waiting jobs of each type the tightness of a packing is worth"
     )
     size_exponent: float = Field(
-        1.25, ge=0, description="a waiting job counts (share of a server that it takes)^this"
+        1.0, ge=0, description="a waiting job counts (share of a server that it takes)^this"
     )
     scarcity: float = Field(4.0, ge=0, description="the price of a resource is its use to this power")
     floor: float = Field(
