@@ -119,14 +119,14 @@ def test_a_two_spoils_a_unit_beside_a_five_and_none_beside_twos() -> None:
 
 def test_a_type_that_few_servers_can_hold_is_dearer() -> None:
     scenario = parse_scenario({"name": "unlike", **UNLIKE})
-    scheduler = Scheduler(scenario.cluster, scenario.types, "guarded")
+    scheduler = Scheduler(scenario.cluster, scenario.types, "guarded", size_exponent=1.25)
     state = scheduler._state
     usable.set_prices(state)
     room = {"big": 2 * (1.0 + 1.0), "small": 3 * (7 / 12 + 9 / 20)}
     scarce = (room["big"] + room["small"]) / room["big"]
     assert usable.prices(state) == pytest.approx([scarce * (8 / 12 + 5 / 20), 3 / 12 + 4 / 20, 1 / 12 + 2 / 20])
     slots = np.array([2 * 1, 2 * 4 + 3 * 2, 2 * 10 + 3 * 4])
-    assert gain(state) == pytest.approx((5 / slots))
+    assert gain(state) == pytest.approx((5 / slots) ** 1.25)
 
 
 class Watched:
@@ -291,7 +291,7 @@ def test_servers_come_and_go_while_others_turn(options: dict[str, float]) -> Non
     rows = scheduler._store.arrays["servers"]
     present = np.flatnonzero(rows[:, STATUS] == 1)
     most = scheduler._store.arrays["most"][rows[present, 0]].sum(axis=0)
-    assert gain(scheduler._state) == pytest.approx((len(present) / most))
+    assert gain(scheduler._state) == pytest.approx(len(present) / most)
 
 
 def test_with_very_long_queues_jobs_count_as_their_types() -> None:
