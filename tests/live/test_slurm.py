@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import PATIENCE, Process
+from processes import PATIENCE, Process, gone
 
 from slotwise.live.client import Client
 from slotwise.live.client import Job as Shown
@@ -54,7 +54,7 @@ def kill(what: str) -> None:
     killed.append(what)
     number = int((SLURM / f"{what}.pid").read_text())
     os.kill(number, signal.SIGKILL)
-    until(lambda: not Path(f"/proc/{number}").exists() or ") Z " in Path(f"/proc/{number}/stat").read_text())
+    until(lambda: gone(number))
 
 
 def begin(what: str) -> None:
