@@ -77,6 +77,10 @@ def set_up_logs(*, as_json: bool) -> None:
     root.setLevel(logging.INFO)
 
 
+SWITCH_SECONDS = 0.0005
+"""how long a thread keeps the interpreter while another wants it: who waits for an answer need not wait until the loop has tidied up"""
+
+
 class Server(uvicorn.Server):
     """Says when it listens."""
 
@@ -148,6 +152,7 @@ def serve(options: Options) -> None:
         gc.collect()
         gc.freeze()  # what was loaded stays: it need not be looked through again and again
         gc.set_threshold(400_000, 20, 50)  # a bulk submission makes 100,000 objects that all go
+        sys.setswitchinterval(SWITCH_SECONDS)
         Server(config, f"{scheme}://{shown}:{port}", service).run(sockets=[sock])
     finally:
         service.close()
