@@ -68,6 +68,8 @@ class Placed:
     unsure: bool = False
     """an earlier try may have come through"""
     started: bool = False
+    running_since: float | None = None
+    """since when Slurm has said that a user's job runs; None: it does not say so"""
     stop: bool = False
     taken_back: bool = False
     told: bool = False
@@ -382,10 +384,13 @@ class SlurmEngine:
         if row is not None and not row.over:
             if row.state != "PENDING":
                 one.since, one.taken_back = now, False
+                if one.running_since is None:
+                    one.running_since = now
                 if not one.started:
                     one.started = True
                     return Started(*key, time.time())
                 return None
+            one.running_since = None
             if row.held:
                 return self._judge_held(key, one, began, waited)
             if waited > self.deadline and not began and not one.taken_back:
@@ -398,7 +403,7 @@ class SlurmEngine:
                 return Ended(*key, STOPPED, time.time(), "it has vanished from Slurm", by_user=True)
             return Lost(*key, "there is no exit code, and Slurm has lost it") if waited >= GRACE_SECONDS else None
         if row.state == "CANCELLED":
-            if (began or one.started or not job.records) and not one.stop and self._controller_is_new(waited):
+            if (began or one.started or not job.records) and not one.stop and self._may_be_wrong(one, waited):
                 return (
                     Lost(*key, "there is no exit code, and Slurm has lost it") if waited >= DOUBT_SECONDS else None
                 )
@@ -418,6 +423,14 @@ class SlurmEngine:
                 key, "Slurm did not start it in time" if one.taken_back else "Slurm has not released it"
             )
         return Lost(*key, "Slurm's controller started anew and has forgotten whether it ran")
+
+    def _may_be_wrong(self, one: Placed, waited: float) -> bool:
+        """Whether `cancelled` may mean that the controller came back from an old state, released the job once more, and a node refused it. Not
+        where it has said for a while that the job runs."""
+        assert one.foreign is not None
+        seen = 0.0 if one.running_since is None else one.since - one.running_since
+        forgetful = slurm.booted() >= int(one.foreign.released)  # Slurm tells whole seconds
+        return self._controller_is_new(waited) or (forgetful and seen < GRACE_SECONDS)
 
     def _controller_is_new(self, seconds: float) -> bool:
         """Whether the controller was started since the job was last seen; then its word on jobs of that time means little."""
