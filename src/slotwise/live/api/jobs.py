@@ -172,6 +172,6 @@ def routes(house: House) -> APIRouter:
             return Explained(
                 text=f"job {number} has ended: {found.state}" + (f", {found.reason}" if found.reason else "")
             )
-        return Explained(text=await done(loop.ask(lambda ledger, _: str(ledger.core.explain(number)))))
+        return Explained(text=await done(loop.ask(lambda ledger, _: f"job {ledger.core.explain(number)}")))
 
     return router

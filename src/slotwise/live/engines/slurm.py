@@ -330,6 +330,9 @@ class SlurmEngine:
         with self._lock:
             placed = [one.foreign for one in self._placed.values() if one.foreign is not None]
         facts = self._arrivals.look(rows, placed, self._nodes.values())
+        if facts:  # at once: it is told only once, and what follows may fail
+            self._tell(facts)
+        facts = []
         by_name = {
             row.name: row for row in sorted(rows, key=lambda row: not row.over) if self.records.ours(row.name)
         }
