@@ -26,7 +26,16 @@ from benchmarks.policies.suite import Entry, suite
 from benchmarks.policies.traces import google_window
 
 EVENTS, QUICK_EVENTS = 1_000_000, 150_000
-QUICK = ("guarded", "algorithm1", "best-fit", "first-fit", "quickswap", "nmsr", "easy-backfill")
+QUICK = (
+    "guarded",
+    "algorithm1",
+    "best-fit",
+    "first-fit",
+    "quickswap",
+    "nmsr",
+    "easy-backfill",
+    "guarded-durations",
+)
 QUICK_EACH = 4
 """scenarios of each family, about"""
 QUICK_OLD = (

@@ -54,9 +54,12 @@ POLICIES = (
     "quickswap",
     "nmsr",
     "easy-backfill",
+    "guarded-durations",
 )
 """every policy for clusters of any shape that does not block (fifo)"""
-KNOWS = ("easy-backfill",)
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {"guarded-durations": ("guarded", {"durations": "exact"})}
+"""a policy with options, under a name of its own"""
+KNOWS = ("easy-backfill", "guarded-durations")
 """these know how long each job will run: they are shown, but are not what others are compared with"""
 SMALL, SLACK = 5.0, 2.0
 """queues under SMALL are compared with SLACK allowed"""
@@ -184,7 +187,8 @@ class Runner:
     def _figures(self, entry: Entry, policy: str, events: int) -> Figures | None:
         scenario = entry.prepared(events, self.runs)
         jobs, trace = jobs_of(scenario), scenario.workload.trace is not None
-        first = Task(scenario, jobs, Choice(policy, self.options.get(policy, {})))
+        name, options = VARIANTS.get(policy, (policy, {}))
+        first = Task(scenario, jobs, Choice(name, options | self.options.get(policy, {})))
         if trace:
             served = replace(first, scenario=until_served(scenario, jobs))
             one = _one(first)

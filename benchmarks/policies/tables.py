@@ -10,7 +10,17 @@ import numpy as np
 
 from benchmarks.policies.running import Row
 
-SHOWN = ("algorithm1", "best-fit", "first-fit", "tetris", "myopic-maxweight", "quickswap", "nmsr", "easy-backfill")
+SHOWN = (
+    "algorithm1",
+    "best-fit",
+    "first-fit",
+    "tetris",
+    "myopic-maxweight",
+    "quickswap",
+    "nmsr",
+    "easy-backfill",
+    "guarded-durations",
+)
 """whose ratios have a column of their own"""
 
 

@@ -219,10 +219,12 @@ class NaiveGuarded:
                 continue
             self.start(j, best)
 
-    def best_servers(self, job: Hashable) -> list[int]:
-        """The packing servers on which the job spoils least, then leaves least."""
+    def best_servers(self, job: Hashable, but: int = -1) -> list[int]:
+        """The packing servers, but one, on which the job spoils least, then leaves least."""
         packing = [
-            n for n, server in self.present().items() if server.state == "packs" and self.fits(n, self.size[job])
+            n
+            for n, server in self.present().items()
+            if n != but and server.state == "packs" and self.fits(n, self.size[job])
         ]
         spoils = {n: self.spoilt(n, job) for n in packing}
         least = [n for n in packing if spoils[n] < min(spoils.values()) + NEAR]
@@ -532,7 +534,7 @@ class NaiveGuarded:
         server = self.servers[number]
         server.jobs.remove(job)
         if again:
-            put_back(self.lines[self.type_of[job]], job, self.age)
+            self.put_back(job)
         if server.state == "drains":
             return
         if learns:
@@ -540,14 +542,20 @@ class NaiveGuarded:
         self.clock += 1
         if not server.jobs:
             self.release(number)
-        if server.state == "turns":
+        self.make_use(number, self.type_of[job])
+
+    def make_use(self, number: int, j: int) -> None:
+        if self.servers[number].state == "turns":
             self.go_on_turning(number)
         elif any(self.lines):
             self.serve_overdue(number)
-            self.go_on_with(number, self.type_of[job])
+            self.go_on_with(number, j)
             self.refill(number)
             self.choose_drain()
         self.look_at_turns()
+
+    def put_back(self, job: Hashable) -> None:
+        put_back(self.lines[self.type_of[job]], job, self.age)
 
     def cancel(self, job: Hashable) -> None:
         self.lines[self.type_of[job]].remove(job)
@@ -576,7 +584,7 @@ class NaiveGuarded:
         self.end_drain(self.servers[number])
         lost = sorted(self.servers.pop(number).jobs, key=self.age.__getitem__)
         for job in reversed(lost):
-            put_back(self.lines[self.type_of[job]], job, self.age)
+            self.put_back(job)
         for job in lost:
             if job in self.lines[self.type_of[job]]:
                 self.arrive(job)

@@ -114,7 +114,25 @@ def test_reserved() -> None:
     because = why(s.explain("w4"))
     assert why(s.explain("d")).reason == Reason.NO_ROOM
     assert (because.reason, because.figures) == (Reason.RESERVED, {"first": "d", "server": "large-0"})
-    assert str(because) == "room is reserved for d, the first in line, on server large-0"
+    assert str(because) == "room on server large-0 is reserved for d"
+    server = why(s.explain_server("large-0"))
+    assert (server.reason, server.figures) == (Reason.RESERVED_FOR, {"first": "d", "at": 10.0})
+
+
+def test_reserved_for_the_most_urgent() -> None:
+    s = Scheduler(cluster(large=1), [WEB, DATABASE], "guarded", durations="exact")
+    s.submit("w0", "web", duration=10.0, now=0.0)
+    s.submit("w1", "web", duration=10.0, now=0.0)
+    s.submit("d", "database", duration=5.0, now=1.0)
+    for n in range(6):  # d has waited long enough after so many arrivals
+        s.submit(f"nothing{n}", "web", duration=1.0, now=2.0, demand={"cpu": 0, "memory": 0})
+    for n in range(2):  # these leave enough beside d at time 10, and no more than that
+        assert s.submit(f"long{n}", "web", duration=30.0, now=2.0, demand={"memory": 0})
+    s.submit("last", "web", duration=30.0, now=2.0, demand={"cpu": 1, "memory": 0})
+    because = why(s.explain("last"))
+    assert (because.reason, because.figures) == (Reason.RESERVED, {"first": "d", "server": "large-0"})
+    server = why(s.explain_server("large-0"))
+    assert (server.reason, server.figures) == (Reason.RESERVED_FOR, {"first": "d", "at": 10.0})
 
 
 def test_not_sampled() -> None:

@@ -107,11 +107,13 @@ def same(policy: Any, seed: int, actual: float) -> NaiveGuarded:
 
 def naive_step(naive: NaiveGuarded, event: Any, scheduler: Scheduler, kinds: Any, types: Any, numbers: Any) -> None:
     match event:
-        case Submit(job, name, _, demand):
+        case Submit(job, name, _, demand, duration):
             asked = naive.demand[types[name]]
             if demand is not None:
                 digits = scheduler.sizes.digits
                 asked = tuple(math.ceil(x * 10**d) for x, d in zip(demand.values(), digits, strict=True))
+            if duration is not None:
+                naive.duration[job] = duration
             naive.submit(job, types[name], asked)
         case Join(server, name):
             naive.join(numbers[server], kinds[name])

@@ -29,6 +29,8 @@ VARIANTS += [
         for name in POLICIES
         if name not in ("algorithm1", "m14", "g16", "g16-retention")
     ],
+    ("guarded", {"durations": "exact"}),
+    ("guarded", {"durations": "exact", "pack_by": "type", "overdue": 1.5}),
     ("quickswap", {"threshold": 2}),
     ("nmsr", {"fill": False, "cycle": 3}),
     ("myopic-maxweight", {"solver": "dp"}),
@@ -37,8 +39,8 @@ VARIANTS += [
 
 
 def looks_at_all(policy: Policy) -> bool:
-    """Whether a job may overtake an older one of its own type: those that look at all who wait, by what each really asks for."""
-    return bool({"line", "unlike"} & policy.keeps) and policy.actual
+    """Whether a job may overtake an older one of its own type: those that look at all who wait, by what each really asks for or how long it will run."""
+    return bool({"line", "unlike"} & policy.keeps) and (policy.actual or policy.needs_durations)
 
 
 def label(variant: tuple[str, dict[str, Any]]) -> str:

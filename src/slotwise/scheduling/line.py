@@ -27,6 +27,7 @@ from slotwise.scheduling.linetree import (
     RIGHT,
     YOUNGEST,
     file_last,
+    group_of_type,
     high,
     low,
     nodes,
@@ -36,9 +37,11 @@ from slotwise.scheduling.linetree import (
     stack,
     type_of_group,
 )
-from slotwise.scheduling.state import State, allowed, capacity, largest_capacity
+from slotwise.scheduling.state import TYPE, State, allowed, capacity, demand, jobs, largest_capacity
 
 NOBODY = -1
+SHORTEST = 1e-12
+"""no job is taken to be shorter"""
 BY_SHARE, BY_DOT = 0, 1
 """scores of `largest`"""
 
@@ -155,6 +158,76 @@ def oldest_harmless(
             continue
         n = _push(s, node, n)
     return int(rows[best, LEFT]) if best >= 0 else NOBODY
+
+
+@kernel
+def most_urgent(s: State, room: NDArray[np.int64], c: int, spare: NDArray[np.int64], until: float) -> int:
+    """The job with the largest a m / d, of those that fit the room, may run on servers of class c (-1: any), and are expected to end by `until`
+    or take no more than what is to spare; -1 where there is none. Only where each job is a leaf.
+
+    a is how many have arrived since the job did, m the largest share that it takes of any resource of the largest servers, d its expected duration. Of equal
+    ones the oldest. No job below a node has more than the largest m and a and the least d there."""
+    file_last(s)
+    rows, lows, todo, promise = nodes(s), low(s), stack(s), promises(s)
+    best, most, n = NOBODY, 0.0, _roots_for(s, c)
+    for k in range(n):
+        promise[k, 0] = _urgency(s, todo[k], room)
+    while n > 0:
+        n -= 1
+        node, this = todo[n], promise[n, 0]
+        if best >= 0 and not _beats(this, 0.0, rows[node, OLDEST], most, 0.0, rows[best, OLDEST]):
+            continue
+        if not covered(lows[node], room):
+            continue
+        if s.now + shortest_time(s)[node] > until and not covered(lows[node], spare):
+            continue
+        if rows[node, LEVEL] < 0:
+            best, most = node, this
+            continue
+        a, b = rows[node, LEFT], rows[node, RIGHT]
+        first, second = _urgency(s, a, room), _urgency(s, b, room)
+        if first > second:
+            a, b, first, second = b, a, second, first
+        todo[n], promise[n, 0] = a, first
+        todo[n + 1], promise[n + 1, 0] = b, second
+        n += 2
+    return int(rows[best, LEFT]) if best >= 0 else NOBODY
+
+
+@kernel
+def most_urgent_of(s: State, j: int) -> int:
+    """The same of the jobs of type j, all of which ask for what their type does."""
+    file_last(s)
+    size = demand(s)[j]
+    rows, todo = nodes(s), stack(s)
+    best, most, n = NOBODY, 0.0, 0
+    if roots(s)[group_of_type(s)[j]] >= 0:
+        todo[0] = roots(s)[group_of_type(s)[j]]
+        n = 1
+    while n > 0:
+        n -= 1
+        node = todo[n]
+        if not covered(low(s)[node], size) or not covered(size, high(s)[node]):
+            continue
+        this = _urgency(s, node, size)
+        if best >= 0 and not _beats(this, 0.0, rows[node, OLDEST], most, 0.0, rows[best, OLDEST]):
+            continue
+        if rows[node, LEVEL] < 0:
+            if jobs(s)[rows[node, LEFT], TYPE] == j:
+                best, most = node, this
+            continue
+        n = _push(s, node, n)
+    return int(rows[best, LEFT]) if best >= 0 else NOBODY
+
+
+@kernel
+def _urgency(s: State, node: int, room: NDArray[np.int64]) -> float:
+    """No job below the node that fits the room has a larger a m / d; for a leaf that fits it is its own."""
+    share, whole = 0.0, largest_capacity(s)
+    for r in range(s.n_resources):
+        if whole[r] > 0:
+            share = max(share, min(high(s)[node, r], room[r]) / whole[r])
+    return float((s.last_sequence - nodes(s)[node, OLDEST]) * share / max(shortest_time(s)[node], SHORTEST))
 
 
 @kernel

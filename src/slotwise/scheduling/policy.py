@@ -59,27 +59,27 @@ class Policy:
     Options: ClassVar[type[Options]] = Options
     memory: ClassVar[Memory] = Memory()
     """what it remembers between events"""
-    keeps: ClassVar[frozenset[Keep]] = frozenset({"free"})
+    keeps: frozenset[Keep] = frozenset({"free"})
     """free: free room of each server, without which `start` goes by slots; fit: the index of best fits; tree: that of first fits; lists: jobs of a server; use: what all
     running jobs take together; line: the waiting jobs by what they ask for (not where the first of each type say it all); unlike: the same, but only where jobs of a type differ"""
-    needs_durations: ClassVar[bool] = False
+    needs_durations: bool = False
     compiled: ClassVar[bool] = False
     """the hooks are written for the compiler; functions under @njit are compiled in any case"""
 
-    late: ClassVar[tuple[Any, ...]] = ()
+    late: tuple[Any, ...] = ()
     """functions that its hooks call by their address (`hooks.late`), named so that they can be compiled ahead"""
 
-    arrive: ClassVar[Any] = staticmethod(nothing)
-    complete: ClassVar[Any] = staticmethod(nothing)
-    join: ClassVar[Any] = staticmethod(nothing)
-    leave: ClassVar[Any] = staticmethod(nothing)
-    cancel: ClassVar[Any] = staticmethod(nothing)
-    tick: ClassVar[Any] = staticmethod(nothing)
-    resume: ClassVar[Any] = None
+    arrive: Any = staticmethod(nothing)
+    complete: Any = staticmethod(nothing)
+    join: Any = staticmethod(nothing)
+    leave: Any = staticmethod(nothing)
+    cancel: Any = staticmethod(nothing)
+    tick: Any = staticmethod(nothing)
+    resume: Any = None
     """None: as `join`"""
-    stop: ClassVar[Any] = None
+    stop: Any = None
     """None: as `complete`"""
-    file: ClassVar[Any] = staticmethod(nothing)
+    file: Any = staticmethod(nothing)
 
     def __init__(self, **options: Any) -> None:
         try:

@@ -23,7 +23,7 @@ class Reason(StrEnum):
     NO_ROOM = "no server has enough free: {demand} asked, the nearest is server {nearest} with {free} free"
     BLOCKED = "the job before it in line, {first}, must start first"
     NOT_SAMPLED = "no tick of its queue has found a server with room yet (rate {rate:.3g})"
-    RESERVED = "room is reserved for {first}, the first in line, on server {server}"
+    RESERVED = "room on server {server} is reserved for {first}"
     TURNED_AWAY = (
         "{turning} servers have room for it, but they turn to configurations with no free slot of its type"
     )
@@ -42,6 +42,7 @@ class Reason(StrEnum):
     PACKS = "holds {holding}, {free} free"
     HOLDS = "holds {holding}"
     KEEPS_SLOTS = "keeps room beside that for {slots}, of which few come"
+    RESERVED_FOR = "keeps room for {first}, which can start there at {at:g} if all jobs end as expected"
     DRAINING = "takes no more jobs and holds {holding}"
     DRAINED = "takes no more jobs and is empty: it can be removed"
     GONE = "has failed and is not there"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slotwise.scheduling.policies import slots
+from slotwise.scheduling.policies import reservation, slots
 from slotwise.scheduling.policymemory import Memory
 
 MEMORY = Memory(slots.MEMORY)
@@ -32,6 +32,11 @@ PLACE = MEMORY.count("place", kept=False)
 FILL = MEMORY.count("fill", kept=False)
 MAKE_USE = MEMORY.count("make_use", kept=False)
 """where `place`, `find_filling` and `make_use` are, which are linked late"""
+
+# `expected`
+PLAN = MEMORY.count("plan", kept=False)
+"""where `make_plan` is"""
+RESERVATION = reservation.declare(MEMORY)
 
 # `gains`
 ENDED = MEMORY.count("completions")

@@ -10,13 +10,17 @@ from pydantic import Field
 from slotwise.scheduling.claims import Assumption, Need, PolicyClaim
 from slotwise.scheduling.hooks import late
 from slotwise.scheduling.learnt import Names
+from slotwise.scheduling.policies import reservation
 from slotwise.scheduling.policies.algorithm1 import BetaOptions, stalled_because, write_beta
-from slotwise.scheduling.policies.guarded import drains, fillings, floors, memory, turning, usable
+from slotwise.scheduling.policies.guarded import drains, expected, fillings, floors, memory, turning, usable
 from slotwise.scheduling.policy import FitOptions, Policy
 from slotwise.scheduling.reasons import Because, Reason
 from slotwise.scheduling.state import MODE, PREVIOUS, STALLED
 from slotwise.scheduling.store import Store
 from slotwise.scheduling.view import View
+
+RESERVED = "reserved"
+"""what a situation calls the reservation"""
 
 
 class GuardedOptions(BetaOptions, FitOptions):
@@ -66,6 +70,10 @@ class GuardedOptions(BetaOptions, FitOptions):
         le=1,
         description="a server drains for an overdue job only while all drains have taken less than this share of the servers' time",
     )
+    durations: Literal["none", "exact", "estimate"] = Field(
+        "none",
+        description="how long jobs are expected to run: not known; as each job says (in simulations: the truth); in simulations also users' estimates (column `estimate` of a trace)",
+    )
 
 
 class Guarded(Policy):
@@ -81,7 +89,20 @@ class Guarded(Policy):
     arrive, complete = staticmethod(turning.arrive), staticmethod(turning.complete)
     join, leave, cancel = staticmethod(turning.join), staticmethod(turning.leave), staticmethod(turning.cancel)
     stop, file = staticmethod(turning.stop), staticmethod(turning.file)
-    late = (turning.make_use, turning.place, fillings.find_filling)
+    late: tuple[Any, ...] = (turning.make_use, turning.place, fillings.find_filling)
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.needs_durations = self.options.durations != "none"
+        if self.needs_durations:
+            self.keeps = self.keeps - {"unlike"} | {"line", "lists"}
+            self.late = (*self.late, expected.make_plan, expected.place)
+            self.arrive, self.complete, self.stop = expected.arrive, expected.complete, expected.stop
+            self.join, self.leave, self.cancel = expected.join, expected.leave, expected.cancel
+
+    @property
+    def uses_estimates(self) -> bool:
+        return bool(self.options.durations == "estimate")
 
     def prepare(self, store: Store) -> None:
         o: GuardedOptions = self.options
@@ -89,12 +110,25 @@ class Guarded(Policy):
         whole, real = store.arrays["policy_ints"], store.arrays["policy_floats"]
         whole[memory.PLACE], whole[memory.FILL] = late(turning.place), late(fillings.find_filling)
         whole[memory.MAKE_USE] = late(turning.make_use)
+        if self.needs_durations:
+            whole[memory.PLACE], whole[memory.PLAN] = late(expected.place), late(expected.make_plan)
         real[memory.BASE], real[memory.EXPONENT], real[memory.POWER] = o.tightness, o.size_exponent, o.scarcity
         real[memory.FLOOR], real[memory.STANDING], real[memory.PERSISTENCE] = o.floor, o.standing, o.persistence
         real[memory.PATIENCE], real[memory.OVERDUE], real[memory.DRAIN_SHARE] = o.patience, o.overdue, o.drain_share
         store.put_score(1.0 / np.maximum(store.sizes.capacity.max(axis=0), 1))
 
+    def learnt(self, store: Store, names: Names) -> dict[str, Any]:
+        values = super().learnt(store, names)
+        if reserved := reservation.learnt(store, memory.RESERVATION, names):
+            values[RESERVED] = reserved
+        return values
+
+    def shifted(self, values: dict[str, Any], by: float) -> dict[str, Any]:
+        reserved = values.get(RESERVED)
+        return values | {RESERVED: reservation.shifted(reserved, by)} if reserved else values
+
     def recall(self, store: Store, values: dict[str, Any], names: Names) -> None:
+        reservation.recall(store, memory.RESERVATION, values.pop(RESERVED, {}), names)
         super().recall(store, values, names)
         for j, holder in enumerate(floors.holders(store.state)):
             if holder:
@@ -116,6 +150,8 @@ class Guarded(Policy):
         return o.claim(Need.ADDITIVE, assumptions=(by_type, *few), note=note)
 
     def why_waits(self, view: View, i: int) -> Because:
+        if because := reservation.why_waits(view, memory.RESERVATION, i):
+            return because
         if server := drains.drains(view.store.state)[view.type_of(i)]:
             figures = {"server": view.server_of[server - 1], "holding": view.holding(server - 1)}
             return Because(Reason.DRAINED_FOR, figures)
@@ -141,4 +177,4 @@ class Guarded(Policy):
         because = super().describe(view, server)
         if kept := view.counts(floors.holders(store.state) == server + 1):
             because = (*because, Because(Reason.KEEPS_SLOTS, {"slots": kept}))
-        return because
+        return (*because, *reservation.describe(view, memory.RESERVATION, server))

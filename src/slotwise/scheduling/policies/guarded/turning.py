@@ -92,6 +92,13 @@ FEWEST_LOOKS, MOST_LOOKS, WORK = 16, 256, 2560
 
 def arrive(s: State, j: int, i: int) -> None:
     """A new head of line is placed if it fits anywhere, and so is one that asks for less than those before it."""
+    notice_job(s, j, i)
+    take_in(s, j, i)
+
+
+@kernel
+def notice_job(s: State, j: int, i: int) -> None:
+    """Job i of type j has come: what is counted, and what is looked at every now and then."""
     if notice_arrival(s):
         notice_queue(s)
     policy_ints(s)[CLOCK] += 1
@@ -102,6 +109,11 @@ def arrive(s: State, j: int, i: int) -> None:
                 policy_ints(s)[SPOILS] = 0
     if s.n_stalled > 0:
         look_at_turns(s)
+
+
+@kernel
+def take_in(s: State, j: int, i: int) -> None:
+    """Place job i of type j, which has just come, if that can be."""
     if head(s, j) == i:
         kept = holders(s)[j]
         place_heads(s, j)
@@ -144,15 +156,27 @@ def make_use(s: State, server: int, j: int) -> None:
 
 def join(s: State, server: int, _: int) -> None:
     """A new server packs, and so does one that holds jobs."""
-    count_servers(s)
-    servers(s)[server, MODE] = EMPTY
-    float_table(s, TURN)[server, TRIES] = 0.0
+    notice_server(s, server)
     if s.n_waiting > 0:
         refill(s, server)
 
 
+@kernel
+def notice_server(s: State, server: int) -> None:
+    """The server has come."""
+    count_servers(s)
+    servers(s)[server, MODE] = EMPTY
+    float_table(s, TURN)[server, TRIES] = 0.0
+
+
 def leave(s: State, server: int, _: int) -> None:
     """A server that goes turns no more."""
+    forget_server(s, server)
+
+
+@kernel
+def forget_server(s: State, server: int) -> None:
+    """The server goes."""
     if servers(s)[server, MODE] == STALLED:
         s.n_stalled -= 1
         _forget_slots(s, server)
@@ -238,7 +262,7 @@ def go_on_turning(s: State, server: int) -> None:
     else:
         refresh_weights(s)
         best = best_weight(s, server)
-        lose(s, server, 1.0 - _held(s, server) / best if best > 0.0 else 0.0)
+        lose(s, server, 1.0 - held_weight(s, server) / best if best > 0.0 else 0.0)
         _open_slots(s, server)
         _place_smaller(s)
 
@@ -285,7 +309,7 @@ def lose(s: State, server: int, short: float) -> float:
 
 
 @kernel
-def _held(s: State, server: int) -> float:
+def held_weight(s: State, server: int) -> float:
     """f(k, W) of what the server holds."""
     total = 0.0
     for j in range(s.n_types):
@@ -362,10 +386,7 @@ def place_heads(s: State, j: int) -> None:
 def place(s: State, j: int, _: int) -> None:
     """The late part of `place_heads`: compiled once, not anew in all that ask for it."""
     while queues(s)[j, HEAD] >= 0:
-        server = bitmap.first(s, j)
-        if server >= 0:
-            start(s, j, server)
-            _open_slots(s, server)
+        if use_slot(s, j):
             continue
         set_need(s, j)
         server = find_server(s, j)
@@ -374,6 +395,17 @@ def place(s: State, j: int, _: int) -> None:
                 continue  # the room that was kept for this
             return
         start(s, j, server)
+
+
+@kernel
+def use_slot(s: State, j: int) -> bool:
+    """Start the head of line of type j in an open slot of a server that turns, if there is one; returns whether it has started."""
+    server = bitmap.first(s, j)
+    if server < 0:
+        return False
+    start(s, j, server)
+    _open_slots(s, server)
+    return True
 
 
 @kernel

@@ -1,0 +1,87 @@
+"""The core and the naive `guarded` with expected durations agree on every placement, event for event, and on every reservation."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from instances import ALL_EVENTS, Events, perform, random_instance, still_waiting
+from naive import beta_of, maximal_configurations
+from naive_expected import NaiveExpected
+from test_naive_guarded import naive_step
+
+from slotwise._kernel import JIT
+from slotwise.scheduling import Complete, Scheduler, make_policy
+from slotwise.scheduling.events import Event
+from slotwise.scheduling.policies import reservation
+from slotwise.scheduling.policies.guarded import memory
+
+pytestmark = pytest.mark.core
+
+RUNS, LENGTH = (60, 120) if JIT else (6, 60)
+
+
+class OnTime(Events):
+    """Jobs often end just when they are expected to."""
+
+    def next(self, scheduler: Scheduler, waiting: list[str]) -> Event:
+        if self.rng.random() < 0.4 and scheduler.running:
+            times, known = scheduler._store.arrays["job_times"], scheduler._jobs
+            end, job = min((float(times[known[job], 1]), job) for job in scheduler.running)
+            if end >= self.now:
+                self.now = end
+                return Complete(job, end, scheduler.attempt(job))
+        return super().next(scheduler, waiting)
+
+
+@pytest.mark.parametrize("actual", [0.0, 0.5], ids=["as types", "less than types"])
+@pytest.mark.parametrize("options", [{}, {"overdue": 1.5}], ids=str)
+def test_the_core_places_as_the_naive_one_does(options: dict[str, Any], actual: float) -> None:
+    policy = make_policy("guarded", durations="exact", **options)
+    runs = [same(policy, seed, actual) for seed in range(RUNS)]
+    assert sum(run.reserved for run in runs) > RUNS / 4, "nothing is reserved"
+    assert sum(run.stood for run in runs) > RUNS / 4, "no reservation stands"
+    assert sum(run.harmless_starts for run in runs) > RUNS / 4, "nobody starts on a reserved server"
+    assert sum(run.urgent_first for run in runs) > RUNS / 4, "nobody overtakes"
+    assert sum(run.tight for run in runs) > RUNS / 4 or actual, "no tight filling"
+    assert sum(run.overdue_first for run in runs) > RUNS / 20 or not options, "nobody is overdue"
+
+
+def same(policy: Any, seed: int, actual: float) -> NaiveExpected:
+    rng = random.Random(f"expected {seed}")
+    instance = random_instance(rng)
+    scheduler = Scheduler(instance.cluster, instance.types, policy, seed=seed)
+    sizes, classes = scheduler.sizes, instance.cluster.servers
+    demand, capacity = list(map(tuple, sizes.demand.tolist())), list(map(tuple, sizes.capacity.tolist()))
+    candidates = [maximal_configurations(demand, c) for c in capacity]
+    naive = NaiveExpected(capacity, demand, candidates, beta_of(policy.options), policy.options, seed)
+    kinds, types = {c.name: n for n, c in enumerate(classes)}, {t.name: j for j, t in enumerate(instance.types)}
+    for c in classes:
+        for _ in range(c.count):
+            naive.join(len(naive.servers), kinds[c.name])
+    weights = ALL_EVENTS | {"submit": rng.choice([40, 55]), "join": rng.choice([1, 4])}
+    events = OnTime(rng, instance, actual=actual, weights=weights, durations=True)
+    waiting: list[Any] = []
+    for _ in range(LENGTH):
+        numbers = dict(scheduler._servers)
+        event = events.next(scheduler, waiting)
+        placements, requeued = perform(scheduler, event)
+        numbers |= scheduler._servers
+        naive.now, naive.told = event.now, [(job, numbers[server]) for job, server in placements]
+        naive_step(naive, event, scheduler, kinds, types, numbers)
+        assert naive.told == [], f"seed {seed}: {event} starts less"
+        waiting = still_waiting(waiting, event, placements, requeued)
+        agree_on_reservation(naive, scheduler, f"seed {seed}: {event}")
+    assert scheduler._state.stalls == 0
+    return naive
+
+
+def agree_on_reservation(naive: NaiveExpected, scheduler: Scheduler, where: str) -> None:
+    state = scheduler._state
+    i = reservation.holder(state, memory.RESERVATION)
+    first = scheduler._register.job_of[i] if i >= 0 else None
+    assert first == (naive.first if naive.first in naive.waiting() else None), where
+    if first is not None:
+        assert reservation.reserved_server(state, memory.RESERVATION) == naive.on, where
+        assert reservation.reserved_at(state, memory.RESERVATION) == naive.at, where
