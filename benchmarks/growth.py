@@ -14,6 +14,7 @@ import slotwise
 
 POLICIES = ("algorithm1", "guarded", "best-fit")
 TYPES = (3, 10, 30, 100)
+MORE_TYPES = {"guarded": (300,)}
 RESOURCES = (1, 2, 4, 8)
 EVENTS = 100_000
 TURNS = 2
@@ -54,7 +55,10 @@ def run() -> list[dict[str, Any]]:
 
     rows = []
     for policy in POLICIES:
-        for what, sizes in (("types", [(n, 2) for n in TYPES]), ("resources", [(10, n) for n in RESOURCES])):
+        for what, sizes in (
+            ("types", [(n, 2) for n in (*TYPES, *MORE_TYPES.get(policy, ()))]),
+            ("resources", [(10, n) for n in RESOURCES]),
+        ):
             first = 0.0
             for types, resources in sizes:
                 found, solver = speed(policy, types, resources)

@@ -60,7 +60,19 @@ class _Part(JITCodeLibrary):  # type: ignore[misc]
 class _Whole(JITCodeLibrary):  # type: ignore[misc]
     """A kernel with all its parts."""
 
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._own: set[str] = set()
+
+    def add_llvm_module(self, module: Any) -> None:
+        """As Numba's; it notes what others may call by name."""
+        self._own |= {f.name for f in module.functions if not f.is_declaration}
+        super().add_llvm_module(module)
+
     def _optimize_final_module(self) -> None:
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.name not in self._own:
+                function.linkage = "internal"  # what is called once is inlined, and nothing is kept for others
         super()._optimize_final_module()
         super()._optimize_final_module()
 

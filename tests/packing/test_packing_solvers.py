@@ -246,6 +246,23 @@ def test_auto_never_fails() -> None:
     assert grid.r == 1.0
 
 
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("resources", [1, 2, 3])
+def test_search_finds_the_best_of_many_types(resources: int, whole: bool) -> None:
+    """Many types replace others: some ask for the same, some for less and weigh more; weights that are whole numbers are cut by steps of 1."""
+    rng = np.random.default_rng(11)
+    for _ in range(10):
+        demand = rng.integers(20, 61, (25, resources))
+        demand[20:] = demand[:5]
+        space = Space.additive(demand, [100] * resources, rng.random(25) < 0.9)
+        search, every = make_solver("search", space), make_solver("enumerate", space)
+        for _ in range(10):
+            weights = rng.integers(0, 6, 25) * 1.0 if whole else rng.random(25).round(2)
+            k, weight = search.best(weights, order=rng.permutation(25))
+            assert space.feasible(k)
+            assert weight == pytest.approx(every.best(weights)[1], rel=1e-9)
+
+
 @pytest.mark.parametrize("resources", [2, 3])
 @pytest.mark.parametrize("largest", [0.1, 0.3, 0.6])
 def test_auto_is_near_the_best_with_a_hundred_types(resources: int, largest: float) -> None:

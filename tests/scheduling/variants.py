@@ -18,7 +18,7 @@ VARIANTS += [
     ("algorithm1", {"p": 0.9, "spread": "off", "faithful": True, "reduce_stalls": False}),
     *[
         ("algorithm1", {"beta": 0.9, "solver": solver})
-        for solver in ("hull", "enumerate", "dp", "greedy", "greedy-fill", "approximate")
+        for solver in ("hull", "enumerate", "dp", "greedy", "greedy-fill", "approximate", "search")
     ],
     ("m14", {"weights": "log"}),
     ("m14", {"queues": "own"}),

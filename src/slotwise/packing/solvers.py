@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -52,6 +53,9 @@ AUTO_EPSILON = (0.005, 0.01, 0.02)
 """What `auto` spends: steps or predicate calls to list, counts to thin, work on it; rows or dp steps to search; counts of a table
 that is no slower than a search; nodes of a search (about a millisecond, on weights that are hard); what may be missed of the best, where all
 of that is too much."""
+
+REPLACERS = 12
+"""So many types that could take its place are looked at for each type, before a search."""
 
 I8 = NDArray[np.int64]
 F8 = NDArray[np.float64]
@@ -298,10 +302,32 @@ def _branching(name: str, space: Space, epsilon: float, reason: str) -> Solver:
     """A solver by branch and bound; with epsilon = 0 it is an argmax over all configurations."""
     assert space.demand is not None
     J, R = space.demand.shape
-    params = np.array([epsilon]), _whole_params(space, 0)
+    params = np.array([epsilon]), _searching(space, 0)
     sizes = (2 * R + 4) * (J + 1) + 2 * J + R, 4 * J + 2 * R + R * (J + 1)
     exact = epsilon == 0.0
     return Solver(name, name, 1.0 - epsilon, exact, reason, space, BRANCH_AND_BOUND, None, *params, *sizes)
+
+
+def _searching(space: Space, nodes: int) -> I8:
+    """`params_i` of the branch and bound: at most so many nodes, and of each type some that ask for no more than it does."""
+    return _whole_params(space, nodes, *_smaller(space))
+
+
+@lru_cache(maxsize=8)
+def _smaller(space: Space) -> tuple[int, ...]:
+    """For each type where its list ends, after a 0; then the lists: other types that ask for no more, the largest of them first, since these weigh
+    most as a rule; ~i for a type i that asks for as much."""
+    assert space.demand is not None
+    assert space.capacity is not None
+    demand, ends, lists = space.demand, [0], []
+    size = (demand / np.maximum(space.capacity, 1)).sum(axis=1)
+    fitting = space.fitting[np.argsort(-size[space.fitting], kind="stable")]
+    for j in range(len(demand)):
+        other = fitting[(demand[fitting] <= demand[j]).all(axis=1) & (fitting != j)][:REPLACERS]
+        same = (demand[other] == demand[j]).all(axis=1)
+        lists.extend(np.where(same, ~other, other).tolist())
+        ends.append(len(lists))
+    return *ends, *lists
 
 
 def _approximate(space: Space, epsilon: float, budget: int | None) -> Solver:
@@ -341,7 +367,7 @@ def _searchable(solver: Solver, nodes: int) -> bool:
     kinds += [size * rng.uniform(0.8, 1.2, J) for _ in range(8)]
     out = np.zeros(J, np.int64)
     scratch_f, scratch_i = np.empty(solver.scratch_f_size), np.empty(solver.scratch_i_size, np.int64)
-    limit = _whole_params(solver.space, nodes)
+    limit = _searching(solver.space, nodes)
     order = np.arange(J)
     return all(
         solve(solver.kind, w, demand, capacity, order, scratch_f, scratch_i, solver.params_f, limit, out) >= 0
@@ -374,13 +400,13 @@ def _auto(space: Space, epsilon: float, budget: int | None) -> Solver:
                 if hull.configurations.size <= AUTO_SHORT or space.demand is None:
                     return table
     if space.demand is not None:
+        grid = math.prod(step + 1 for step in _grid(space)[0]) * space.demand.size
         exact = _branching("search", space, 0.0, f"branch and bound over {space.n_types} types")
-        if _searchable(exact, AUTO_NODES):
+        if grid > AUTO_SHORT and _searchable(exact, AUTO_NODES):
             return _renamed(exact, many)
         if table is not None:
             return table
-        steps, _ = _grid(space)
-        if math.prod(step + 1 for step in steps) * space.demand.size <= AUTO_DP:
+        if grid <= AUTO_DP:
             return _renamed(_dp(space, epsilon, None), many)
         many += "; a search for the best, or a dp grid, would be too large"
         for near in (*(e for e in AUTO_EPSILON if e < epsilon), epsilon, 2 * epsilon):

@@ -309,6 +309,46 @@ def next_group(s: State, g: int) -> int:
 
 
 @kernel
+def first_cell(s: State, c: int, need: NDArray[np.int64]) -> int:
+    """Cells with less of the first resource than is needed come before this one."""
+    axis = s.n_cell_axis
+    return int(need[0] * axis // (capacity(s)[c, 0] + 1) * axis ** (min(s.n_resources, MAX_AXES) - 1))
+
+
+@kernel
+def columns(s: State, c: int, need: NDArray[np.int64]) -> int:
+    """The cells of a word that may have room for the need: where there are two resources, and a word has all steps of the second."""
+    axis, size = s.n_cell_axis, capacity(s)[c]
+    if s.n_resources != 2 or axis != 32:
+        return -1
+    return int(np.int64(-1) << (min(need[1], size[1] + 1) * axis // (size[1] + 1)))
+
+
+@kernel
+def group_from(s: State, c: int, cell: int, mask: int) -> int:
+    """The first group of the class in a cell of these columns, from this cell on; -1 where there is none."""
+    words, row = filled(s)[c], cell >> 5
+    if row >= WORDS:
+        return -1
+    word = (words[1 + row] & mask) >> (cell & 31) << (cell & 31)
+    rows = words[0] >> (row + 1) << (row + 1)
+    while word == 0 and rows != 0:
+        row = trailing_zeros(rows)
+        rows &= rows - 1
+        word = words[1 + row] & mask
+    return int(cells(s)[c, (row << 5) + trailing_zeros(word)]) if word != 0 else -1
+
+
+@kernel
+def group_after(s: State, g: int, mask: int) -> int:
+    """The group that comes next in such cells, of the same class; -1 where there is none."""
+    group = groups(s)[g]
+    if group[NEXT_IN_CELL] >= 0:
+        return int(group[NEXT_IN_CELL])
+    return group_from(s, group[CLASS_OF], group[CELL] + 1, mask)
+
+
+@kernel
 def best(s: State, need: NDArray[np.int64]) -> int:
     """A server of least score whose free room covers the need, -1 where there is none."""
     axis, axes = s.n_cell_axis, min(s.n_resources, MAX_AXES)
@@ -320,13 +360,7 @@ def best(s: State, need: NDArray[np.int64]) -> int:
         coefficients, size, words = score(s)[c], capacity(s)[c], filled(s)[c]
         if need[0] > size[0]:
             continue
-        # cells with less of the first resource than is needed come first, and are left out; so, where there are two resources and a
-        # word has all steps of the second, are those with less of that
-        block = axis ** (axes - 1)
-        first = need[0] * axis // (size[0] + 1) * block
-        mask = np.int64(-1)
-        if s.n_resources == 2 and axis == 32:
-            mask = np.int64(-1) << (min(need[1], size[1] + 1) * axis // (size[1] + 1))
+        block, first, mask = axis ** (axes - 1), first_cell(s, c, need), columns(s, c, need)
         rest_least = coefficients[s.n_resources]
         for r in range(1, s.n_resources):
             rest_least += coefficients[r] * (need[r] if coefficients[r] > 0 else size[r])

@@ -109,4 +109,4 @@ def _write_field(store: Store, field: Field, values: Any, names: Names) -> None:
             len(values), *array.shape[1:]
         )
     else:
-        array[:] = np.asarray(values, array.dtype)
+        array[:] = np.asarray([entry(value) for value in values], array.dtype)

@@ -54,6 +54,7 @@ class State:
     max_jobs: int
     n_queues: int
     n_table: int
+    n_table_entries: int
     # counters
     n_servers: int  # present and not draining: the paper's L
     n_places: int  # server numbers that were ever given out: all are below
@@ -146,6 +147,10 @@ class State:
     at_classes: int
     at_table: int
     at_real_table: int
+    at_table_ends: int
+    at_table_types: int
+    at_table_counts: int
+    at_table_values: int
     at_free: int
     at_used: int
     at_running_by_type: int
@@ -345,6 +350,30 @@ def table(s: State) -> NDArray[np.int64]:
 def real_table(s: State) -> NDArray[np.float64]:
     """(T, J): the same, to be multiplied with weights."""
     return float_rows(s.at_real_table, s.n_table, s.n_types)
+
+
+@kernel
+def table_ends(s: State) -> NDArray[np.int64]:
+    """(T + 1,): where the entries of each candidate end, after a 0: its types and how many jobs of each, in the order of the types."""
+    return ints(s.at_table_ends, s.n_table + 1)
+
+
+@kernel
+def table_types(s: State) -> NDArray[np.int64]:
+    """The type of each entry."""
+    return ints(s.at_table_types, s.n_table_entries)
+
+
+@kernel
+def table_counts(s: State) -> NDArray[np.float64]:
+    """The jobs of each entry, to be multiplied with weights."""
+    return floats(s.at_table_counts, s.n_table_entries)
+
+
+@kernel
+def table_values(s: State) -> NDArray[np.float64]:
+    """(T,): room for the weights of the candidates."""
+    return floats(s.at_table_values, s.n_table)
 
 
 @kernel

@@ -51,10 +51,16 @@ from slotwise.scheduling.state import (
     running,
     servers,
     table,
+    table_counts,
+    table_ends,
+    table_types,
+    table_values,
     watch,
     weight,
 )
 
+FEW_TYPES = 6
+"""with so few a whole row of a table is as quickly added up as its part that is not zero"""
 ROUNDING = 1.0 - 1e-9
 """sums of weights that are no whole numbers may be rounded"""
 
@@ -89,11 +95,30 @@ def weight_of(s: State, server: int) -> float:
 
 
 @kernel
-def _value(s: State, w: NDArray[np.float64], row: int) -> float:
-    candidates, total = real_table(s), 0.0
-    for j in range(s.n_types):
-        total += w[j] * candidates[row, j]
-    return total
+def _weigh(s: State, c: int, w: NDArray[np.float64]) -> float:
+    """f(k, Q) of each candidate k of the class into `table_values`; returns the largest. Leaving out the types of which a candidate has none changes
+    no bit of a sum."""
+    first, end = natural(classes(s)[c, TABLE_START]), natural(classes(s)[c, TABLE_END])
+    values, best = table_values(s), -1.0
+    if s.n_types <= FEW_TYPES:
+        candidates = real_table(s)
+        for row in range(first, end):
+            total = 0.0
+            for j in range(s.n_types):
+                total += w[j] * candidates[row, j]
+            values[row] = total
+            best = max(best, total)
+        return best
+    ends, types, counts = table_ends(s), table_types(s), table_counts(s)
+    e = natural(ends[first])
+    for row in range(first, end):
+        total = 0.0
+        while e < ends[row + 1]:
+            total += w[natural(types[e])] * counts[e]
+            e += 1
+        values[row] = total
+        best = max(best, total)
+    return best
 
 
 @kernel
@@ -105,32 +130,23 @@ def best_weight(s: State, server: int) -> float:
     if about[SOLVER] != TABLE:
         _whole_server(s, c)
         return _solve(s, server, 2)
-    best = -1.0
-    for row in range(natural(about[TABLE_START]), about[TABLE_END]):
-        best = max(best, _value(s, w, row))
-    return best
+    return _weigh(s, c, w)
 
 
 @kernel
 def best_above(s: State, server: int, mine: float, share: float) -> float:
-    """f(k_r, Q) where share f(k_r, Q) > mine; -1 where it is not. `chosen` then knows k_r."""
+    """f(k_r, Q) where share f(k_r, Q) > mine; -1 where it is not."""
     c = natural(servers(s)[natural(server), CLASS])
-    bounded = crowd(s)[c] > 0.0
+    bounded, listed = crowd(s)[c] > 0.0, classes(s)[c, SOLVER] == TABLE
+    lot = (
+        0 if listed else _draw(s)
+    )  # drawn in any case: what is known of the best must not change what is drawn later
     if bounded and _is_enough(s, c, mine, share):
         return -1.0
-    best = best_weight(s, server) if classes(s)[c, SOLVER] == TABLE else _search(s, server, c)
+    best = best_weight(s, server) if listed else _search(s, server, c, lot)
     if bounded:
         _note_best(s, c, best)
     return best if share * best > mine else -1.0
-
-
-@kernel
-def chosen(s: State, server: int, best: float) -> None:
-    """Write k_r into choice(s)[0], when `best_above` has just found its weight."""
-    if classes(s)[servers(s)[server, CLASS], SOLVER] == TABLE:
-        best_configuration(s, server)
-    else:
-        _prefer_holding(s, server, best)
 
 
 @kernel
@@ -167,15 +183,15 @@ def best_configuration(s: State, server: int) -> float:
     c, w = row[CLASS], weights_at(s, server)
     if classes(s)[c, SOLVER] == TABLE:
         return _from_table(s, c, w, server)
-    best = _search(s, server, c)
+    best = _search(s, server, c, _draw(s))
     _prefer_holding(s, server, best)
     return best
 
 
 @kernel
-def _search(s: State, server: int, c: int) -> float:
+def _search(s: State, server: int, c: int, lot: int) -> float:
     """A configuration of most weight into choice(s)[0]; returns its weight."""
-    _shuffle(s)
+    _shuffle(s, lot)
     _whole_server(s, c)
     return _solve(s, server, 0)
 
@@ -192,24 +208,24 @@ def holds_within(s: State, server: int, slots: NDArray[np.int64]) -> bool:
 
 @kernel
 def _from_table(s: State, c: int, w: NDArray[np.float64], server: int) -> float:
-    first, end = classes(s)[c, TABLE_START], classes(s)[c, TABLE_END]
-    candidates, chosen = table(s), choice(s)[0]
-    best, ties, row = -1.0, 0, first
+    c = natural(c)
+    first, end = natural(classes(s)[c, TABLE_START]), natural(classes(s)[c, TABLE_END])
+    best = _weigh(s, c, w)
+    candidates, values, chosen = table(s), table_values(s), choice(s)[0]
+    ties, row = 0, end
     for t in range(first, end):
-        value = _value(s, w, t)
-        if value > best:
-            best, ties, row = value, 1, t
-        elif value == best:
+        if values[t] == best:
             ties += 1
+            row = min(row, t)
     if ties > 1:
         holding = 0
         if servers(s)[server, COUNT] > 0:
             for t in range(row, end):
-                if _value(s, w, t) == best and holds_within(s, server, candidates[t]):
+                if values[t] == best and holds_within(s, server, candidates[t]):
                     holding += 1
         pick = chance.below(s, holding if holding > 0 else ties) if s.random_ties else 0
         for t in range(row, end):
-            if _value(s, w, t) == best and (holding == 0 or holds_within(s, server, candidates[t])):
+            if values[t] == best and (holding == 0 or holds_within(s, server, candidates[t])):
                 if pick == 0:
                     row = t
                     break
@@ -220,15 +236,23 @@ def _from_table(s: State, c: int, w: NDArray[np.float64], server: int) -> float:
 
 
 @kernel
-def _shuffle(s: State) -> None:
-    """A permutation of the types to break ties by, from the random words alone: what it was before does not matter."""
+def _draw(s: State) -> int:
+    """A lot for `_shuffle`."""
+    return chance.word(s) if s.random_ties else 0
+
+
+@kernel
+def _shuffle(s: State, lot: int) -> None:
+    """A permutation of the types to break ties by, from the lot alone: n -> a n + b modulo a power of two, a odd, without what is no type."""
     if s.random_ties:
-        permutation = order(s)[1]
-        for n in range(s.n_types):
-            permutation[n] = n
-        for n in range(s.n_types - 1, 0, -1):
-            m = chance.below(s, n + 1)
-            permutation[n], permutation[m] = permutation[m], permutation[n]
+        permutation, J, size = order(s)[1], natural(s.n_types), 1
+        while size < J:
+            size *= 2
+        step, place, n = lot & (size - 1) | 1, (lot >> 16) & (size - 1), 0
+        while n < J:
+            permutation[n] = place
+            n += place < J
+            place = (place + step) & (size - 1)
 
 
 @kernel
@@ -272,32 +296,62 @@ def _prefer_holding(s: State, server: int, best: float) -> None:
     """Where a configuration that contains the server's jobs weighs as much as choice(s)[0], take it."""
     if servers(s)[server, COUNT] == 0 or holds_within(s, server, choice(s)[0]):
         return
-    c, w = natural(servers(s)[server, CLASS]), weights_at(s, server)
-    on, other, rest = running(s)[server], choice(s)[1], need(s)
-    held, most_of_one = 0.0, 0.0
-    for r in range(s.n_resources):
-        rest[r] = capacity(s)[c, r]
-    for j in range(s.n_types):
-        most_of_one = max(most_of_one, w[j])
-        if on[j] > 0:
-            held += on[j] * w[j]
-            for r in range(s.n_resources):
-                rest[r] -= on[j] * demand(s)[j, r]
-    more = math.inf  # jobs that can be beside them
-    for r in range(s.n_resources):
-        if least(s)[c, r] > 0:
-            more = min(more, float(rest[r] // least(s)[c, r]))
-    if held + most_of_one * more < best:
-        return
-    if held + _solve(s, server, 1) == best:
+    on, other = running(s)[server], choice(s)[1]
+    if _fill_up(s, server, best) == best:
         for j in range(s.n_types):
             choice(s)[0, j] = on[j] + other[j]
 
 
 @kernel
+def may_hold(s: State, server: int, enough: float) -> bool:
+    """Whether a configuration of this weight or more may contain the jobs on the server; True where that is not looked into (enough < 0)."""
+    return enough < 0.0 or _fill_up(s, server, enough) >= enough
+
+
+@kernel
+def _fill_up(s: State, server: int, enough: float) -> float:
+    """The most weight of a configuration with the jobs on the server, what is beside them in choice(s)[1]; or less than `enough` where a bound says
+    that it is."""
+    c, w = natural(servers(s)[server, CLASS]), weights_at(s, server)
+    on, rest = running(s)[server], need(s)
+    held = 0.0
+    for r in range(s.n_resources):
+        rest[r] = capacity(s)[c, r]
+    for j in range(s.n_types):
+        if on[j] > 0:
+            held += on[j] * w[j]
+            for r in range(s.n_resources):
+                rest[r] -= on[j] * demand(s)[j, r]
+    bound = held + _most_beside(s, c, w, rest)
+    return bound if bound < enough else held + _solve(s, server, 1)
+
+
+@kernel
+def _most_beside(s: State, c: int, w: NDArray[np.float64], rest: NDArray[np.int64]) -> float:
+    """No jobs that fit together into the rest of a server weigh more: so many as fit of the smallest, each as heavy as the heaviest that fits; or
+    all of the rest, as densely as by the one with most weight for its share of the server."""
+    R, fit, sizes, whole = natural(s.n_resources), most(s)[c], demand(s), capacity(s)[c]
+    more, left = math.inf, 0.0
+    for r in range(R):
+        if least(s)[c, r] > 0:
+            more = min(more, float(rest[r] // least(s)[c, r]))
+        left += rest[r] / max(1, whole[r])
+    heaviest = densest = 0.0
+    for j in range(s.n_types):
+        if w[j] > 0.0 and fit[j] > 0:
+            fits, share = True, 0.0
+            for r in range(R):
+                fits &= sizes[j, r] <= rest[r]
+                share += sizes[j, r] / max(1, whole[r])
+            if fits:
+                heaviest, densest = max(heaviest, w[j]), max(densest, w[j] / share)
+    return min(more * heaviest, densest * left) / ROUNDING
+
+
+@kernel
 def best_filling(s: State, server: int, room: NDArray[np.int64]) -> float:
     """The max-weight filling of some room on the server, into choice(s)[0]; needs a solver that is not a table."""
-    _shuffle(s)
+    _shuffle(s, _draw(s))
     for r in range(s.n_resources):
         need(s)[r] = room[r]
     return _solve(s, server, 0)

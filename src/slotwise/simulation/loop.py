@@ -152,7 +152,7 @@ def close_event(s: State, a: Agenda, m: Meter, now: float, leaf: int, ticked: bo
     that has ended (NOBODY: none has); the first that starts takes it over."""
     a.events += 1
     if s.n_placed > 0:
-        oldest = oldest_waiting(s)
+        oldest = oldest_waiting(s, m)
         for n in range(s.n_placed):
             i = natural(placed(s)[n, 0])
             expect_end(a, i, now + stays(a)[i, DURATION], leaf)

@@ -7,6 +7,7 @@ import numpy as np
 from slotwise._kernel import kernel
 from slotwise.scheduling.linetree import oldest_born
 from slotwise.scheduling.memory import natural
+from slotwise.scheduling.queues import oldest_head
 from slotwise.scheduling.state import (
     HEAD,
     SERVER,
@@ -125,23 +126,25 @@ def note_lost(m: Meter, i: int, work: float) -> None:
     """A failing server threw job i back; `work` is what it had done."""
     m.lost += 1
     m.lost_work += work
+    m.oldest = -1  # it may be older than who was the oldest
     if m.recording:
         row = rows(m)[natural(row_of(m)[i])]
         row[ROW_START] = row[ROW_SERVER] = np.nan
 
 
 @kernel
-def oldest_waiting(s: State) -> int:
-    """The sequence number of the job that has waited longest; NEVER where nobody waits, or queues belong to servers."""
-    oldest = NEVER
+def oldest_waiting(s: State, m: Meter) -> int:
+    """The sequence number of the job that has waited longest; NEVER where nobody waits, or queues belong to servers. Who comes is younger than all who
+    wait, so it stays the same one until that starts."""
     if s.keeps_line:
         return oldest_born(s, NEVER)
-    if s.n_waiting > 0 and not s.own_queues:
-        for j in range(s.n_types):
-            head = queues(s)[j, HEAD]
-            born = sequence(s)[natural(max(head, 0))]  # read in any case: no branch that nobody can predict
-            oldest = min(oldest, born if head >= 0 else NEVER)
-    return oldest
+    if s.n_waiting == 0 or s.own_queues:
+        return NEVER
+    known = m.oldest
+    if known < 0 or jobs(s)[natural(known), SERVER] != WAITING or sequence(s)[natural(known)] != m.oldest_born:
+        m.oldest = queues(s)[natural(oldest_head(s, 0)), HEAD]
+        m.oldest_born = sequence(s)[natural(m.oldest)]
+    return m.oldest_born
 
 
 @kernel

@@ -49,6 +49,8 @@ class Meter:
     slowdown_floor: float
     lost: int  # jobs that a failing server threw back
     lost_work: float
+    oldest: int  # the job that has waited longest, -1: not known
+    oldest_born: int  # its sequence number
     # the record of single jobs
     recording: int
     n_rows: int
@@ -176,7 +178,7 @@ class MeterStore(RecordStore):
         self.put("waiting_bins", np.zeros((J, BINS), np.int64))
         self.put("slowdown_bins", np.zeros(BINS, np.int64))
         self.put("samples", np.zeros((SAMPLES, FIRST_COLUMNS + J)))
-        m.recording, m.max_rows = record_jobs, NEVER
+        m.recording, m.max_rows, m.oldest = record_jobs, NEVER, -1
         self.grow(max_jobs)
         if record_jobs:
             self.more_rows()

@@ -102,6 +102,23 @@ def undominated(weights: F8, demand: I8, types: I8, m: int) -> int:
 
 
 @kernel
+def _unreplaced(weights: F8, types: I8, m: int, starts: I8, smaller: I8) -> int:
+    """Keep, in types[:m], those that none of the listed smaller ones replaces; returns how many. smaller[starts[j] : starts[j + 1]] ask for no
+    more than type j does; ~i stands for a type i that asks for the same, which must weigh more, or the two would replace each other."""
+    kept = 0
+    for a in range(m):
+        j = types[a]
+        mine = weights[j]
+        replaced = False
+        for e in range(starts[j], starts[j + 1]):  # to the end: no branch that nobody can predict
+            i = smaller[e]
+            replaced |= weights[i] >= mine if i >= 0 else weights[~i] > mine
+        types[kept] = j
+        kept += not replaced
+    return kept
+
+
+@kernel
 def _worth_trying(
     weights: F8, demand: I8, capacity: I8, types: I8, m: int, price: F8, best: float, value: F8
 ) -> int:
@@ -128,7 +145,7 @@ def _worth_trying(
             h -= 1
         types[h] = j
         left += 1
-    return undominated(weights, demand, types, left)
+    return left
 
 
 @kernel
@@ -173,8 +190,10 @@ def branch_and_bound(
         if may[j] > 0 and weights[j] > 0.0 and covers(capacity, demand, j):
             types[m] = j
             m += 1
+    m = _unreplaced(weights, types, m, params_i[J + 1 : 2 * J + 2], params_i[2 * J + 2 :])
     for n in range(R):
         free[n] = capacity[n]
+    chosen, heavy = labels, done  # no longer needed by then
     gave_up = False
     if m > 0:
         prices(weights, demand, capacity, types, m, tableau, labels, price)
@@ -196,69 +215,101 @@ def branch_and_bound(
         heaviest[m] = 0.0
         for n in range(R):
             least[m * R + n] = capacity[n] + 1
+        step = 1.0 - 1e-9  # weights that are whole numbers rise by 1 at least
         for i in range(m - 1, -1, -1):
             j = types[i]
+            if weights[j] != np.floor(weights[j]):
+                step = 0.0
             heaviest[i] = max(heaviest[i + 1], weights[j])
             for n in range(R):
                 least[i * R + n] = min(least[(i + 1) * R + n], demand[j, n])
                 here = weights[j] / demand[j, n] if demand[j, n] > 0 else np.inf
                 density[i * (R + 1) + n] = max(density[(i + 1) * (R + 1) + n], here)
             density[i * (R + 1) + R] = value[j]
+        for i in range(m):
+            h = i
+            while h > 0 and weights[heavy[h - 1]] < weights[types[i]]:
+                heavy[h] = heavy[h - 1]
+                h -= 1
+            heavy[h] = types[i]
 
         nodes = 0
         reached[0] = 0.0
-        level = 0
+        limit = max(best / keep, best + step)
+        depth, i = 0, 0
         while True:
-            # Down: every open type as often as it fits, until the bound says that it is no use.
-            cut = False
-            while level < m:
+            # Down: the next type that fits, as often as it does, until the bound says that the rest is no use.
+            while i < m:
                 nodes += 1
                 bound = 0.0
                 for n in range(R):
                     bound += price[n] * free[n]
-                bound *= density[level * (R + 1) + R]
+                bound *= density[i * (R + 1) + R]
+                last = False  # whether one more job is all that fits
                 for n in range(R):
-                    if density[level * (R + 1) + n] < np.inf:
-                        bound = min(bound, density[level * (R + 1) + n] * free[n])
-                    if bound > 0.0 and free[n] < 4 * least[level * R + n]:  # only few more jobs fit: count them
-                        bound = min(bound, heaviest[level] * (free[n] // least[level * R + n]))
-                if (reached[level] + bound) * keep <= best:
-                    cut = True
+                    if density[i * (R + 1) + n] < np.inf:
+                        bound = min(bound, density[i * (R + 1) + n] * free[n])
+                    one = least[i * R + n]
+                    if free[n] < 4 * one:  # only few more jobs fit: count them
+                        more = (free[n] >= one) + (free[n] >= 2 * one) + (free[n] >= 3 * one)
+                        bound = min(bound, heaviest[i] * more)
+                        last |= more == 1
+                if reached[depth] + bound <= limit:
                     break
-                j = types[level]
-                count[level] = fits(demand, free, j)
-                for n in range(R):
-                    free[n] -= count[level] * demand[j, n]
-                reached[level + 1] = reached[level] + count[level] * weights[j]
-                level += 1
-            if not cut and reached[m] > best:
-                best = reached[m]
+                if last:
+                    h = 0
+                    while (
+                        h < m and reached[depth] + weights[heavy[h]] > limit and not covers(free, demand, heavy[h])
+                    ):
+                        h += 1
+                    if h < m and reached[depth] + weights[heavy[h]] > limit:
+                        best = reached[depth] + weights[heavy[h]]
+                        limit = max(best / keep, best + step)
+                        for j in range(J):
+                            out[j] = 0
+                        for d in range(depth):
+                            out[types[chosen[d]]] = count[d]
+                        out[heavy[h]] += 1
+                    break
+                j = types[i]
+                count[depth] = fits(demand, free, j)
+                if count[depth] > 0:
+                    chosen[depth] = i
+                    for n in range(R):
+                        free[n] -= count[depth] * demand[j, n]
+                    reached[depth + 1] = reached[depth] + count[depth] * weights[j]
+                    depth += 1
+                i += 1
+            if reached[depth] > best:
+                best = reached[depth]
+                limit = max(best / keep, best + step)
                 for j in range(J):
                     out[j] = 0
-                for i in range(m):
-                    out[types[i]] = count[i]
+                for d in range(depth):
+                    out[types[chosen[d]]] = count[d]
             # Up: to the last type that can have one job less and still be of use.
-            level -= 1
-            while level >= 0:
-                j = types[level]
-                if count[level] > 0:
-                    count[level] -= 1
-                    for n in range(R):
-                        free[n] += demand[j, n]
-                    reached[level + 1] = reached[level] + count[level] * weights[j]
-                    bound = 0.0
-                    for n in range(R):
-                        bound += price[n] * free[n]
-                    bound *= density[(level + 1) * (R + 1) + R]
-                    if (reached[level + 1] + bound) * keep > best:
-                        break
-                    # Fewer of this type only lowers this bound: types are in falling density.
-                    for n in range(R):
-                        free[n] += count[level] * demand[j, n]
-                level -= 1
-            if level < 0:
+            depth -= 1
+            while depth >= 0:
+                i = chosen[depth]
+                j = types[i]
+                count[depth] -= 1
+                for n in range(R):
+                    free[n] += demand[j, n]
+                reached[depth + 1] = reached[depth] + count[depth] * weights[j]
+                bound = 0.0
+                for n in range(R):
+                    bound += price[n] * free[n]
+                bound *= density[(i + 1) * (R + 1) + R]
+                if reached[depth + 1] + bound > limit:
+                    break
+                # Fewer of this type only lowers this bound: types are in falling density.
+                for n in range(R):
+                    free[n] += count[depth] * demand[j, n]
+                depth -= 1
+            if depth < 0:
                 break
-            level += 1
+            depth += count[depth] > 0
+            i += 1
             if 0 < most_nodes < nodes:
                 gave_up = True
                 break

@@ -135,7 +135,7 @@ def write_beta(o: BetaOptions, store: Store) -> None:
 class SlotPolicy(Policy):
     """A policy whose servers have configurations of slots: what is common to Algorithm 1 and M14."""
 
-    memory = slots.MEMORY
+    memory = slots.OWN_MEMORY
     keeps = frozenset()  # slots say what fits
     compiled = True
     arrive, complete = staticmethod(slots.arrive), staticmethod(slots.complete)

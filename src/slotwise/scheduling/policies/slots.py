@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 
 from slotwise._kernel import kernel
+from slotwise.packing.kernels import TABLE
 from slotwise.scheduling import bitmap
 from slotwise.scheduling.memory import natural
 from slotwise.scheduling.moves import start
@@ -28,15 +29,18 @@ from slotwise.scheduling.state import (
     PRESENT,
     QUEUE,
     SERVER,
+    SOLVER,
     STALLED,
     STATUS,
     WAITING,
     State,
     capacity,
     choice,
+    classes,
     configuration,
     demand,
     float_table,
+    int_field,
     jobs,
     most,
     near,
@@ -46,7 +50,7 @@ from slotwise.scheduling.state import (
     running,
     servers,
 )
-from slotwise.scheduling.weights import best_above, best_configuration, chosen, holds_within, weight_of
+from slotwise.scheduling.weights import best_above, best_configuration, holds_within, may_hold, weight_of
 
 MEMORY = Memory()
 FAITHFUL = MEMORY.count("faithful", kept=False)
@@ -67,7 +71,12 @@ KNOWN = 4096
 H = MEMORY.block("h", KNOWN)
 """h(Q) for sum Q < KNOWN"""
 BECAUSE = MEMORY.numbers("because", per="server", columns=3)
-"""weight, beta and best weight at the moment the server stalled"""
+"""weight, beta and best weight, or one that is enough, at the moment the server stalled"""
+REMEMBERED = 16
+OWN_MEMORY = Memory(MEMORY)
+"""of the policies whose hooks are here"""
+LATEST = OWN_MEMORY.servers("latest", per=REMEMBERED)
+"""the server that last took the best configuration of its class, by the class's number modulo REMEMBERED"""
 
 
 def arrive(s: State, j: int, i: int) -> None:
@@ -106,15 +115,11 @@ def complete(s: State, j: int, server: int) -> None:
         become_empty(s, server)
         reset(s, server)
         return
-    best = loses(s, server) if row[MODE] == ACTIVE and policy_ints(s)[STALLS] else -1.0
-    if best >= 0.0:
+    if row[MODE] == ACTIVE and policy_ints(s)[STALLS] and loses(s, server):
         stall(s, server)
     if row[MODE] == STALLED:
-        if row[COUNT] == 0 or policy_ints(s)[REDUCES]:
-            if best >= 0.0:
-                chosen(s, server, best)
-            else:
-                best_configuration(s, server)
+        if row[COUNT] == 0 or (policy_ints(s)[REDUCES] and may_hold(s, server, _latest_weight(s, server))):
+            best_configuration(s, server)
             if row[COUNT] == 0 or holds_within(s, server, choice(s)[0]):
                 activate(s, server)
     elif waits(s, j, server):
@@ -230,18 +235,32 @@ def share_of(s: State, server: int) -> float:
 
 
 @kernel
-def loses(s: State, server: int) -> float:
-    """f(k_r, Q) where f(k~, Q) < beta f(k_r, Q), strictly, and the figures are noted for an explanation; else -1."""
+def loses(s: State, server: int) -> bool:
+    """Whether f(k~, Q) < beta f(k_r, Q), strictly; the figures are then noted for an explanation. One configuration for which it is so is enough,
+    such as the one that a server of the class took last."""
     if s.n_waiting == 0:
-        return -1.0  # all weights are 0
+        return False  # all weights are 0
     share = share_of(s, server)
     if share <= 0.0:
-        return -1.0  # weights are not negative
+        return False  # weights are not negative
     mine = weight_of(s, server)
-    best = best_above(s, server, mine, share)
+    best = _latest_weight(s, server)
+    if share * best <= mine:
+        best = best_above(s, server, mine, share)
     if best >= 0.0:
         note_reason(s, server, mine, share, best)
-    return best
+    return best >= 0.0
+
+
+@kernel
+def _latest_weight(s: State, server: int) -> float:
+    """f(k, Q) of the configuration k that a server of this one's class took last, if it still has it; -1 where the candidates are listed, and
+    the best is as quickly found."""
+    c = servers(s)[server, CLASS]
+    latest = int_field(s, LATEST)[c & (REMEMBERED - 1)] - 1
+    if classes(s)[c, SOLVER] == TABLE or latest < 0 or servers(s)[latest, CLASS] != c:
+        return -1.0
+    return weight_of(s, latest)
 
 
 @kernel
@@ -290,6 +309,7 @@ def activate(s: State, server: int) -> None:
     if row[MODE] == STALLED:
         s.n_stalled -= 1
     row[MODE] = ACTIVE
+    int_field(s, LATEST)[row[CLASS] & (REMEMBERED - 1)] = server + 1
     s.resets += 1
     for j in range(s.n_types):
         slots[j] = chosen[j]

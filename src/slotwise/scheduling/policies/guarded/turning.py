@@ -428,8 +428,12 @@ def find_server(s: State, j: int) -> int:
     rooms, left = fitindex.group_free(s), math.inf
     looks = max(FEWEST_LOOKS, min(MOST_LOOKS, WORK // s.n_types))
     for c in range(s.n_classes):
-        coefficients = fitindex.score(s)[c]
-        g = fitindex.first_group(s, c) if fitindex.may_hold(s, c) else -1
+        coefficients, columns = fitindex.score(s)[c], fitindex.columns(s, c, need(s))
+        g = (
+            fitindex.group_from(s, c, fitindex.first_cell(s, c, need(s)), columns)
+            if fitindex.may_hold(s, c)
+            else -1
+        )
         while g >= 0:
             covers, residual = True, 0.0
             for r in range(s.n_resources):
@@ -442,5 +446,5 @@ def find_server(s: State, j: int) -> int:
                 here = spoilt(s, c, rooms[g], j, need(s))
                 if here < least - TINY or (here < least + TINY and residual < left):
                     winner, least, left = int(fitindex.groups(s)[g, fitindex.FIRST]), here, residual
-            g = fitindex.next_group(s, g)
+            g = fitindex.group_after(s, g, columns)
     return winner

@@ -53,6 +53,7 @@ from slotwise.scheduling.state import (
     float_table,
     int_field,
     int_table,
+    least,
     most,
     offset,
     order,
@@ -223,6 +224,9 @@ def usable(s: State, c: int, room: I8) -> float:
     if policy_ints(s)[STALE]:
         set_prices(s)
     R, kind = s.n_resources, c if s.restricted else 0  # without requirements all classes take all types
+    for r in range(R):
+        if room[r] < least(s)[c, r]:
+            return 0.0  # nothing fits
     place = kind + 1
     for r in range(R):
         place = (place * 1000003 + room[r]) % 2147483647
