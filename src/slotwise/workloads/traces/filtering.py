@@ -47,7 +47,10 @@ def keep_where(trace: Trace, condition: str) -> Trace:
     kept = trace.frame.filter(mask)
     if not kept.height:
         raise InputError(f"no job of {len(trace):,} meets {condition!r}", where=trace.name)
-    return trace.with_frame(kept, f"filtered: {condition.strip()} ({len(trace) - kept.height:,} jobs left out)")
+    out = len(trace) - kept.height
+    return trace.with_frame(
+        kept, f"filtered: {condition.strip()} ({out:,} {'job' if out == 1 else 'jobs'} left out)"
+    )
 
 
 def _expression(node: ast.expr, trace: Trace, text: str) -> pl.Expr:
