@@ -50,3 +50,8 @@ class House:
         answer = self.call("POST", "/v1/jobs", role, json={"argv": ["x"], **spec})
         assert answer.status_code == 201, answer.text
         return int(answer.json()["id"])
+
+    def until_placed(self, number: int) -> None:
+        """Wait until a job has room: those of the tests before may still run."""
+        while self.call("GET", f"/v1/jobs/{number}").json()["state"] == "waiting":
+            pass

@@ -13,6 +13,21 @@ PATIENCE = 300.0
 """seconds that anything may take on a slow machine; tests wait so long at most"""
 
 
+def gone(pid: int) -> bool:
+    """Whether a process has ended, and at most nobody has collected it."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):  # it may go while it is looked at
+        return True
+    return state in "ZX"
+
+
+def kill_supervisor(folder: Path) -> None:
+    """Kill the supervisor of an engine's folder, if there is one: it may have ended by itself."""
+    with suppress(FileNotFoundError, ProcessLookupError, ValueError):
+        os.kill(int((folder / "lock").read_text()), signal.SIGKILL)
+
+
 class Process:
     """A service in a folder of its own; it can be ended in any way and started again."""
 
@@ -49,10 +64,7 @@ class Process:
         """Nothing is left running, whatever happened."""
         if self.process.poll() is None:
             self.end(signal.SIGKILL)
-        lock = self.folder / "slotwise.files" / "local" / "lock"
-        if lock.exists():
-            with suppress(ProcessLookupError, ValueError):
-                os.kill(int(lock.read_text()), signal.SIGKILL)
+        kill_supervisor(self.folder / "slotwise.files" / "local")
 
     def command(self, *argv: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -107,6 +107,7 @@ def test_requests_that_are_too_large_are_refused(house: House) -> None:
 def test_tenants_see_their_own_jobs(house: House) -> None:
     one, two = house.guard.create("submit", "physics")[1], house.guard.create("submit", "biology")[1]
     number = house.submit(one, duration=SLOW)
+    house.until_placed(number)
     for path in (f"/v1/jobs/{number}", f"/v1/jobs/{number}/explain", f"/v1/jobs/{number}/output"):
         assert house.call("GET", path, one).status_code == 200
         assert house.call("GET", path, two).status_code == 404

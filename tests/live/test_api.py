@@ -35,6 +35,8 @@ def test_a_job_from_submission_to_its_end(house: House) -> None:
 
 def test_wait_cancel_stop_and_explain(house: House) -> None:
     running = [house.submit(duration=SLOW) for _ in range(4)]
+    for number in running:
+        house.until_placed(number)
     waiting = house.submit(duration=SLOW)
     assert "cpu" in house.call("GET", f"/v1/jobs/{waiting}/explain").json()["text"]
     assert house.call("POST", f"/v1/jobs/{waiting}/stop").status_code == 409

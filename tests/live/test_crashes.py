@@ -9,18 +9,20 @@ import json
 import os
 import random
 import signal
+import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from processes import PATIENCE
+from processes import PATIENCE, kill_supervisor
 
 from slotwise.live.engines.local import LocalEngine
 from slotwise.live.engines.protocol import Engine, ServerUp
 from slotwise.live.engines.simulated import SimulatedEngine, deeds, exponential
-from slotwise.live.ledger import NewJob
+from slotwise.live.ledger import Ledger, NewJob
 from slotwise.live.loop import Loop
 from slotwise.live.replay import replay, rows
 from slotwise.live.restart import Setup
@@ -96,7 +98,10 @@ def crash(
         try:
             os.close(reading)
             live(url, engine, folder, writing, chance.randrange(10**9), argv)
+        except BaseException:
+            traceback.print_exc()
         finally:
+            sys.stderr.flush()
             os._exit(17)
     os.close(writing)
     with open(reading) as told:
@@ -110,11 +115,16 @@ def crash(
     return [int(job) for line in lines if line.endswith("\n") for job in line.split()]
 
 
+def left_over(ledger: Ledger, now: float) -> int:
+    """How many jobs have not ended; asked in the loop, between two events."""
+    return len(ledger.live) + sum(ledger.core.waiting.values())
+
+
 def finish(url: str, engine: Engine) -> Store:
     """One life more, in which everything comes to its end."""
     last = service(url, engine)
     deadline = time.monotonic() + PATIENCE
-    while last.loop.ledger.live or sum(last.loop.ledger.core.waiting.values()):
+    while last.loop.ask(left_over).result(PATIENCE):
         assert time.monotonic() < deadline, "jobs are left over"
         for server in SERVERS:
             last.loop.ask(lambda ledger, now, name=server.name: ledger.resume(name, now)).result()
@@ -175,4 +185,4 @@ def test_killed_with_real_processes(store_url: str, tmp_path: Path) -> None:
             assert job.exit_code == job.id % 3
             assert ran[job.id] == 1
     store.close()
-    os.kill(int((tmp_path / "engine" / "lock").read_text()), signal.SIGKILL)
+    kill_supervisor(tmp_path / "engine")

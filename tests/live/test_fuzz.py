@@ -37,8 +37,9 @@ SHORT = settings(
 )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """A house for each test: what one has made of it must not matter to the next."""
     made = House(tmp_path_factory.mktemp("house"))
     yield made
     made.service.close()

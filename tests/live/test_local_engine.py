@@ -6,15 +6,15 @@ import json
 import os
 import queue
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from processes import PATIENCE
+from processes import PATIENCE, gone, kill_supervisor
 
 from slotwise.live.engines.local import LocalEngine
 from slotwise.live.engines.machine import Machine
@@ -31,6 +31,7 @@ class Driver:
     def __init__(self, folder: Path, epoch: int = 1, **options: object) -> None:
         self.engine = LocalEngine(folder, SERVERS, grace=0.2, **options)  # type: ignore[arg-type]
         self.facts: queue.SimpleQueue[Fact] = queue.SimpleQueue()
+        self.ends: dict[tuple[int, int], Ended | Lost] = {}
         self.engine.open(lambda facts: [self.facts.put(fact) for fact in facts] and None, epoch)
 
     def start(
@@ -38,14 +39,18 @@ class Driver:
     ) -> None:
         self.engine.start([Start(job, attempt, "a", {"argv": argv, "cwd": "/", **spec}, demand or {})])
 
-    def until_ended(self, count: int, attempt: int = 1) -> dict[int, Ended | Lost]:
-        """Wait for so many ends of this attempt. An end may be told more than once, so one of an older attempt may still come."""
+    def until_ended(self, *jobs: int, attempt: int = 1) -> dict[int, Ended | Lost]:
+        """Wait for the ends of these jobs. Ends may be told more than once, so those of other jobs and attempts may come in between."""
         found: dict[int, Ended | Lost] = {}
-        while len(found) < count:
+        while found.keys() != set(jobs):
             fact = self.facts.get(timeout=PATIENCE)
-            if isinstance(fact, Ended | Lost) and fact.attempt == attempt:
-                assert fact.job not in found or found[fact.job] == fact, "two different ends"
-                found[fact.job] = fact
+            if isinstance(fact, Ended | Lost):
+                known = self.ends.setdefault((fact.job, fact.attempt), fact)
+                if isinstance(known, Ended) and isinstance(fact, Ended):  # a new supervisor does not know the start
+                    known = known._replace(started=fact.started)
+                assert known == fact, "two different ends"
+                if fact.job in jobs and fact.attempt == attempt:
+                    found[fact.job] = fact
         return found
 
     def until_started(self, job: int) -> None:
@@ -78,8 +83,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path / "engine"
-    with suppress(FileNotFoundError, ProcessLookupError):  # it has gone
-        os.kill(supervisor_of(tmp_path / "engine"), signal.SIGKILL)
+    kill_supervisor(tmp_path / "engine")
 
 
 @pytest.fixture
@@ -101,7 +105,7 @@ def test_exit_codes_outputs_and_errors(driver: Driver, tmp_path: Path) -> None:
         8, "sh", "-c", 'pwd; echo "$X $SLOTWISE_JOB_ID $SLOTWISE_ATTEMPT"', cwd=str(tmp_path), env={"X": "ä b"}
     )
     driver.start(9, "cat")  # standard input is empty
-    ends = driver.until_ended(9)
+    ends = driver.until_ended(*range(1, 10))
     codes = {job: end.exit_code for job, end in ends.items() if isinstance(end, Ended)}
     assert codes == {1: 0, 2: 3, 3: -9, 4: 127, 5: 127, 6: 126, 7: 127, 8: 0, 9: 0}
     assert driver.text(2) == "out\nerr\n"
@@ -137,7 +141,7 @@ def test_a_service_that_wakes_up_late_is_sent_away(folder: Path, tmp_path: Path)
         assert not old.engine._reader.is_alive()
         old.start(1, *command, cwd=str(tmp_path))
         new.start(2, "true")
-        assert list(new.until_ended(1)) == [2]
+        new.until_ended(2)
         assert new.engine.known([(1, 1, "a")]) == {(1, 1): Unknown()}
         assert (tmp_path / "ran").read_text() == "\n"
     finally:
@@ -178,9 +182,9 @@ def test_a_killed_supervisor(folder: Path) -> None:
     old = supervisor_of(folder)
     os.kill(old, signal.SIGKILL)
     driver.start(4, "sh", "-c", "exit 6")  # to the dead one, or the new one
-    ends = driver.until_ended(2)  # that of job 1 is told again, since nobody said that it is settled
-    assert isinstance(ends[4], Ended)
-    assert ends[4].exit_code == 6
+    end = driver.until_ended(4)[4]
+    assert isinstance(end, Ended)
+    assert end.exit_code == 6
     assert supervisor_of(folder) != old
     known = driver.engine.known([(n, 1, "a") for n in (1, 2, 3)])
     assert isinstance(known[1, 1], Ended)
@@ -188,7 +192,7 @@ def test_a_killed_supervisor(folder: Path) -> None:
     assert isinstance(known[2, 1], Started)
     assert isinstance(known[3, 1], Started)
     (folder / "go").touch()
-    lost = driver.until_ended(2)
+    lost = driver.until_ended(2, 3)
     assert isinstance(lost[2], Lost)
     assert isinstance(lost[3], Lost)
     assert (folder / "done3").exists()
@@ -201,7 +205,7 @@ def test_a_claim_without_a_process_is_not_started_again(folder: Path) -> None:
     (folder / "log").write_text(f"B {boot()}\nC 1 1\nC 2 1\nP 2 1 999999 123\nE 3 1 0 1.5\nC 4")
     driver = Driver(folder)
     driver.start(1, "touch", str(folder / "twice"))
-    ends = driver.until_ended(2)
+    ends = driver.until_ended(1, 2)
     assert isinstance(ends[1], Lost)
     assert isinstance(ends[2], Lost)
     assert driver.engine.known([(3, 1, "a"), (4, 1, "a")]) == {(3, 1): Ended(3, 1, 0, 1.5), (4, 1): Unknown()}
@@ -221,11 +225,11 @@ def test_after_the_machine_went_down(folder: Path) -> None:
     assert isinstance(known[4, 1], Lost)
     assert "machine went down" in known[4, 1].reason
     driver.start(4, "touch", str(folder / "twice"))  # a service that was killed before it wrote the loss down, say
-    assert isinstance(driver.until_ended(1)[4], Lost)
+    assert isinstance(driver.until_ended(4)[4], Lost)
     driver.start(5, "true")
-    assert isinstance(driver.until_ended(1)[5], Ended)
+    assert isinstance(driver.until_ended(5)[5], Ended)
     driver.engine.close()
-    os.kill(supervisor_of(folder), signal.SIGKILL)
+    kill_supervisor(folder)
     again = Driver(folder)  # in the same boot: what it never heard of has never run
     known = again.engine.known([(n, 1, "a") for n in (4, 6)])
     assert isinstance(known[4, 1], Lost)
@@ -239,7 +243,7 @@ def test_a_supervisor_without_a_log_starts_nothing_that_may_have_run(folder: Pat
     assert isinstance(driver.engine.known([(1, 1, "a")])[1, 1], Lost)
     assert driver.engine.known([(2, 1, "a")])[2, 1] == Unknown()  # asked for later: it was placed since
     driver.start(2, "true")
-    assert isinstance(driver.until_ended(1)[2], Ended)
+    assert isinstance(driver.until_ended(2)[2], Ended)
     driver.engine.close()
 
 
@@ -255,7 +259,7 @@ def test_stop(driver: Driver, tmp_path: Path) -> None:
     driver.engine.stop(1, 1)
     driver.engine.stop(2, 1)
     driver.engine.stop(3, 1)  # never heard of
-    ends = driver.until_ended(2)
+    ends = driver.until_ended(1, 2)
     assert {job: end.exit_code for job, end in ends.items() if isinstance(end, Ended)} == {1: -15, 2: -9}
 
 
@@ -263,7 +267,7 @@ def test_what_a_job_leaves_behind_is_ended(driver: Driver) -> None:
     driver.start(1, "sh", "-c", "sleep 1000 & echo $!")
     driver.until_ended(1)
     left = int(driver.text(1))
-    wait_for(lambda: not Path(f"/proc/{left}").exists() or ") Z " in Path(f"/proc/{left}/stat").read_text())
+    wait_for(lambda: gone(left))
 
 
 def test_output_is_limited(folder: Path) -> None:
@@ -293,7 +297,7 @@ def test_limits_and_cpus(folder: Path) -> None:
     show = "import os, resource as r; print(sorted(os.sched_getaffinity(0)), r.getrlimit(r.RLIMIT_DATA)[0], r.getrlimit(r.RLIMIT_NOFILE)[0])"
     driver.start(1, sys.executable, "-c", show, demand={"cpu": 1, "memory": 500}, open_files=77)
     driver.start(2, sys.executable, "-c", "x = bytearray(900_000_000)", demand={"memory": 200})
-    ends = driver.until_ended(2)
+    ends = driver.until_ended(1, 2)
     assert driver.text(1) == f"[{cpu}] 500000000 77\n"
     assert isinstance(ends[2], Ended)
     assert ends[2].exit_code == 1
@@ -315,15 +319,34 @@ def test_the_log_is_kept_short(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     driver = Driver(folder)
     for job in range(50):
         driver.start(job, "true")
-    driver.until_ended(50)
+    driver.until_ended(*range(50))
     driver.engine.settled([(job, 1) for job in range(49)])
     driver.engine.known([(1, 1, "a")])  # it has heard it
     driver.engine.close()
-    os.kill(supervisor_of(folder), signal.SIGKILL)
+    kill_supervisor(folder)
     again = Driver(folder)
     assert isinstance(again.engine.known([(49, 1, "a")])[49, 1], Ended)
     assert [line[0] for line in (folder / "log").read_text().splitlines()] == ["B", "E"]
     again.engine.close()
+
+
+def test_services_that_are_killed_at_the_door(driver: Driver, folder: Path) -> None:
+    """They have connected, and are gone before the supervisor could greet them: it goes on, and so do its jobs."""
+    driver.start(1, "sh", "-c", "while [ ! -e go ]; do sleep 0.01; done; exit 4", cwd=str(folder))
+    driver.until_started(1)
+    pid = supervisor_of(folder)
+    os.kill(pid, signal.SIGSTOP)
+    for _ in range(3):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as dead:
+            here = os.open(folder, os.O_RDONLY)
+            dead.connect(f"/proc/self/fd/{here}/socket")
+            os.close(here)
+    os.kill(pid, signal.SIGCONT)
+    (folder / "go").touch()
+    end = driver.until_ended(1)[1]
+    assert isinstance(end, Ended)
+    assert end.exit_code == 4
+    assert supervisor_of(folder) == pid
 
 
 def test_nobody_else_can_talk_to_it(driver: Driver, folder: Path) -> None:

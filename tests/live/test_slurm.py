@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import PATIENCE, Process
+from processes import PATIENCE, Process, gone
 
 from slotwise.live.client import Client
 from slotwise.live.client import Job as Shown
@@ -54,7 +54,7 @@ def kill(what: str) -> None:
     killed.append(what)
     number = int((SLURM / f"{what}.pid").read_text())
     os.kill(number, signal.SIGKILL)
-    until(lambda: not Path(f"/proc/{number}").exists() or ") Z " in Path(f"/proc/{number}/stat").read_text())
+    until(lambda: gone(number))
 
 
 def begin(what: str) -> None:
@@ -201,7 +201,9 @@ def own_token(process: Process) -> str:
 
 
 def test_stop_drain_and_withdraw(running: Service, folder: Path) -> None:
-    number = submit(running, "trap 'exit 3' TERM; touch ready; sleep 300 & wait", folder, cpu=8.0)
+    # Slurm signals all processes, one after the other: the shell must not end by itself when what it waits for has gone
+    script = "trap 'exit 3' TERM; touch ready; while :; do sleep 0.05; done"
+    number = submit(running, script, folder, cpu=8.0)
     until(lambda: job(running, number).state == "running" and (folder / "ready").exists())
     held = sbatch("-c", "8")
     until(lambda: own(running, held))

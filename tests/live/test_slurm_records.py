@@ -248,6 +248,10 @@ def test_what_becomes_of_our_attempts(
             Lost,
         ),  # a new controller may be wrong
         (own(state="CANCELLED"), (), JOB, False, 2e9, 121.0, Ended),
+        # started long ago, but after the job was released: it may have released it once more, and a node refused that
+        (own(state="CANCELLED"), (), JOB._replace(records=""), True, 9, 11.0, None),
+        (own(state="CANCELLED"), (), JOB._replace(records=""), True, 9, 121.0, Lost),
+        (own(state="CANCELLED"), ("began",), JOB, True, 9, 11.0, None),
         (own(state="NODE_FAIL"), (), JOB, True, 0, 11.0, Lost),
         (None, (), JOB, True, 0, 11.0, Lost),
         (None, (), JOB, False, 0, 11.0, Ended),
@@ -281,6 +285,21 @@ def test_what_becomes_of_users_jobs(
         assert type(fact).__name__ == "Started"
     else:
         assert isinstance(fact, expected) if expected else fact is None
+
+
+def test_a_user_cancels_a_job_that_runs_under_a_new_controller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was seen to run for a while, so that the controller knows it: its word counts at once."""
+    monkeypatch.setattr(slurm_commands, "booted", lambda: 9)
+    engine = SlurmEngine(tmp_path / "slurm", partition="watched", records=tmp_path)
+    engine.records.open()
+    placed = Placed(None, 0.0, JOB._replace(records=""), given=True)
+    for now in (1.0, 6.0, 12.0):
+        engine._judge_foreign(KEY, placed, own(state="RUNNING"), now)
+    fact = engine._judge_foreign(KEY, placed, own(state="CANCELLED"), 12.5)
+    assert isinstance(fact, Ended)
+    assert fact.by_user
 
 
 def test_a_number_that_is_given_again(tmp_path: Path) -> None:

@@ -158,8 +158,8 @@ def test_a_store_that_is_damaged_while_it_is_used(tmp_path: Path, until: Until) 
             "INSERT INTO journal VALUES (1000, 0, '{}', '[]', NULL)"
         )  # nobody but the service writes here
         other.commit()
-    asked = [service.loop.submit([ONE] * 1200)]
-    assert isinstance(asked[0].exception(30), NotReadyError)
+    asked = service.loop.submit([ONE] * 1200)
+    assert isinstance(asked.exception(PATIENCE), NotReadyError)
     assert service.loop.ended.wait(PATIENCE)
     assert isinstance(service.loop.failure, StoreBrokenError)
     assert "the store is damaged" in (service.loop.trouble or "")
@@ -253,7 +253,7 @@ def test_a_failing_checkpoint_is_no_reason_to_stop(
         service.loop.submit([ONE] * 30).result(PATIENCE)
         until(service.loop, lambda: service.store.counts() == {"done": 30})
         assert held.wait(PATIENCE)
-        assert "cannot keep a situation" in caplog.text
+        until(service.loop, lambda: "cannot keep a situation" in caplog.text)
     finally:
         service.close()
     exact(url, 30)

@@ -116,6 +116,34 @@ def test_past_the_room_of_the_first_tables() -> None:
         assert whole._state.max_servers > 64
 
 
+@pytest.mark.parametrize("variant", VARIANTS, ids=label)
+def test_many_that_are_alike_arrive_as_one_by_one(variant: tuple[str, dict[str, Any]]) -> None:
+    rng, instance, single, events = start_of(variant, 9)
+    together, number = rebuilt(single), 0
+    for n in range(30 if JIT else 8):
+        now = float(n)
+        for kind in rng.sample([one.name for one in instance.types], k=min(2, len(instance.types))):
+            known = events.durations or rng.random() < 0.2
+            more: dict[str, Any] = {"duration": 2.0 if known else None}
+            arrive = together.arrivals(kind, now, **more)
+            for _ in range(
+                rng.choice([1, 3, 60 if JIT else 6])
+            ):  # in the end more than there was room for at first
+                number += 1
+                assert arrive(number) == single.apply(Submit(number, kind, now, **more))
+        with pytest.raises(InputError, match="is here already"):
+            arrive(number)
+        for job in rng.sample(list(single.running), k=len(single.running) // 2):
+            ended = Complete(job, now + 0.5)
+            assert together.apply(ended) == single.apply(ended)
+    assert together.situation() == single.situation()
+    with pytest.raises(InputError, match="type"):
+        together.arrivals("nobody", 99.0)(number + 1)
+    together.apply(Submit(number + 1, kind, 99.0, **more))
+    with pytest.raises(InputError, match="goes back"):
+        arrive(number + 2)
+
+
 @pytest.mark.parametrize("seed", range(12 if JIT else 3))
 def test_another_policy_takes_over_while_jobs_run(seed: int) -> None:
     """Nothing is lost, moved or overfilled; the new policy is as work-conserving as if it had always been there."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -35,7 +37,7 @@ JobArgument = Annotated[int, typer.Argument(metavar="ID", help="the number of a 
 JobsArgument = Annotated[list[int], typer.Argument(metavar="ID...", help="the numbers of jobs")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="the name of a server")]
 TIMES = ("submitted", "placed", "started", "ended")
-FOLDED = ("type", "name", "reason", "class")
+FOLDED = ("type", "name", "reason", "class", "has")
 """columns whose text may be folded"""
 SHOWN = ("id", "state", "type", "server", "attempt", "exit_code", "submitted", "started", "ended")
 
@@ -93,6 +95,9 @@ def show_jobs(jobs: list[Job], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps([plain(job) for job in jobs]))
         return
+    if not jobs:
+        print("no jobs", file=sys.stderr)
+        return
     rows = [
         [
             str(job.id),
@@ -118,7 +123,7 @@ def submit(
     needs: Annotated[str | None, typer.Option("--needs", metavar="cpu=2,memory=4G", help="what it needs")] = None,
     job_type: Annotated[str | None, typer.Option("--type", help="a type of the cluster, instead of needs")] = None,
     array: Annotated[str | None, typer.Option("--array", metavar="1-1000", help="many jobs, numbered")] = None,
-    name: Annotated[str | None, typer.Option("--name", help="for people")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="for people (default: the command)")] = None,
     env: Annotated[
         list[str] | None,
         typer.Option("--env", metavar="NAME[=VALUE]", help="without a value: that of this environment; repeatable"),
@@ -155,7 +160,7 @@ def submit(
         "needs": parse_needs(needs) if needs else None,
         "type": job_type,
         "array": array,
-        "name": name,
+        "name": name if name is not None else shown_as(argv),
         "env": dict(_variable(one) for one in env) if env else None,
         "cwd": cwd or os.getcwd(),
         "requires": {
@@ -173,7 +178,7 @@ def submit(
             if as_json:
                 print(json.dumps(made if array else {"id": made["id"]}))
             else:
-                print(f"jobs {made['ids'][0]} to {made['ids'][-1]}" if array else f"job {made['id']}")
+                print(named(made["ids"]))
             return
         jobs = _wait(client, made["ids"], show=not (array or as_json))
         if as_json:
@@ -181,6 +186,13 @@ def submit(
         worst = max((_code(job) for job in jobs), default=0)
         if worst:
             raise typer.Exit(worst)
+
+
+def shown_as(argv: Sequence[str]) -> str:
+    """What a job without a name is listed as: the beginning of its command."""
+    return textwrap.shorten(
+        "".join(c if c.isprintable() else " " for c in shlex.join(argv)), 40, placeholder=" ..."
+    )
 
 
 def _wait(client: Client, numbers: list[int], *, show: bool) -> list[Job]:
@@ -191,10 +203,14 @@ def _wait(client: Client, numbers: list[int], *, show: bool) -> list[Job]:
                 _write(piece)
         return client.wait(numbers)
     except KeyboardInterrupt:
-        which = f"job {numbers[0]}" if len(numbers) == 1 else f"jobs {numbers[0]} to {numbers[-1]}"
-        verb = "goes" if len(numbers) == 1 else "go"
-        print(f"slotwise: {which} {verb} on; `slotwise stop` or `cancel` ends it", file=sys.stderr)
+        goes, it = ("goes", "it") if len(numbers) == 1 else ("go", "them")
+        print(f"slotwise: {named(numbers)} {goes} on; `slotwise stop` or `cancel` ends {it}", file=sys.stderr)
         raise
+
+
+def named(numbers: Sequence[int]) -> str:
+    """Jobs that were submitted together."""
+    return f"job {numbers[0]}" if len(numbers) == 1 else f"jobs {numbers[0]} to {numbers[-1]}"
 
 
 def _write(piece: bytes) -> None:
@@ -328,17 +344,26 @@ def stop(
 
 
 def explain(
-    number: JobArgument, server: ServerOption = None, profile: ProfileOption = None, as_json: JsonOption = False
+    what: Annotated[str, typer.Argument(metavar="ID|NAME", help="the number of a job, or the name of a server")],
+    server: ServerOption = None,
+    profile: ProfileOption = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """Say why a job runs or waits.
+    """Say why a job runs or waits, or what a server does.
 
     \b
     Examples:
       slotwise explain 7
+      slotwise explain node1
     """
+    number = int(what) if what.isdecimal() else None
     with connected(server, profile) as client:
-        text = client.explain(number)
-    print(json.dumps({"id": number, "text": text}) if as_json else text)
+        text = client.explain(what if number is None else number)
+    if as_json:
+        print(json.dumps(({"name": what} if number is None else {"id": number}) | {"text": text}))
+    else:
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else len(text)
+        print("\n".join(textwrap.wrap(printable(text), max(20, width))))
 
 
 def watch(
@@ -361,9 +386,11 @@ def watch(
             if as_json:
                 print(json.dumps(row), flush=True)
                 continue
-            what = " ".join(str(row[key]) for key in ("job", "server", "type") if key in row)
-            placed = "".join(f"; job {one[0]} on {one[1]}" for one in row["placements"])
-            print(f"{row['seq']:>8}  {clock(row.get('now'))}  {row['event']} {what}{placed}", flush=True)
+            what = "".join(f" {key} {row[key]}" for key in ("job", "server", "type") if key in row)
+            placed = "".join(f"; job {one[0]} goes to {one[1]}" for one in row["placements"])
+            print(
+                f"{row['seq']:>8}  {clock(row.get('now'))}  {printable(row['event'] + what + placed)}", flush=True
+            )
 
 
 def servers(server: ServerOption = None, profile: ProfileOption = None, as_json: JsonOption = False) -> None:
@@ -375,11 +402,17 @@ def servers(server: ServerOption = None, profile: ProfileOption = None, as_json:
     """
     with connected(server, profile) as client:
         found = client.servers()
+        known = {} if as_json else client.cluster()
     if as_json:
         print(json.dumps(found))
-    else:
-        rows = [[one["name"], one["server_class"], one["status"], one["reason"] or ""] for one in found]
-        table(["name", "class", "status", "reason"], rows, ("class", "reason"))
+        return
+    sizes = {one["name"]: zip(known["resources"], one["capacity"], strict=True) for one in known["classes"]}
+    has = {name: ", ".join(f"{resource}={amount}" for resource, amount in size) for name, size in sizes.items()}
+    rows = [
+        [one["name"], one["server_class"], has.get(one["server_class"], ""), one["status"], one["reason"] or ""]
+        for one in found
+    ]
+    table(["name", "class", "has", "status", "reason"], rows, ("class", "has", "reason"))
 
 
 def drain(
@@ -397,7 +430,7 @@ def drain(
     """
     with connected(server, profile) as client:
         found = client.drain(name, reason)
-    print(json.dumps(found) if as_json else f"{found['name']} {found['status']}")
+    print(json.dumps(found) if as_json else f"server {found['name']}: {found['status']}")
 
 
 def resume(
@@ -411,7 +444,7 @@ def resume(
     """
     with connected(server, profile) as client:
         found = client.resume(name)
-    print(json.dumps(found) if as_json else f"{found['name']} {found['status']}")
+    print(json.dumps(found) if as_json else f"server {found['name']}: {found['status']}")
 
 
 token = typer.Typer(help="Make, list and take back tokens.", no_args_is_help=True)

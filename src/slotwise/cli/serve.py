@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -93,6 +94,7 @@ def serve(
       slotwise serve --engine slurm --store postgresql:///slotwise
     """
     needs_extra()
+    from slotwise.cli.compiling import shown
     from slotwise.live.serving import Options
     from slotwise.live.serving import serve as run
 
@@ -104,26 +106,26 @@ def serve(
     if folder is None:
         file = Path(store.removeprefix("sqlite:///")) if store.startswith("sqlite:///") else Path("slotwise")
         folder = file.with_name(f"{file.stem}.files")
-    run(
-        Options(
-            source,
-            chosen,
-            host,
-            port,
-            store,
-            folder.absolute(),
-            standby,
-            speed,
-            {"partition": partition, "records": records, "deadline": deadline},
-            keep_days,
-            certificate,
-            key,
-            json_logs,
-            tuple(names or ()),
-            rate,
-            waiting,
-        )
+    options = Options(
+        source,
+        chosen,
+        host,
+        port,
+        store,
+        folder.absolute(),
+        standby,
+        speed,
+        {"partition": partition, "records": records, "deadline": deadline},
+        keep_days,
+        certificate,
+        key,
+        json_logs,
+        tuple(names or ()),
+        rate,
+        waiting,
     )
+    with nullcontext() if json_logs else shown():
+        run(options)
 
 
 def replay(store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False) -> None:

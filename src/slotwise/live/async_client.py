@@ -22,6 +22,7 @@ from slotwise.live.client import (
     gone,
     job_of,
     next_page,
+    place_of,
     raise_for,
     submission,
 )
@@ -72,9 +73,9 @@ class AsyncClient:
         """End a running job."""
         return job_of((await self.call("POST", f"/v1/jobs/{number}/stop")).json())
 
-    async def explain(self, number: int) -> str:
-        """Why a job runs or waits."""
-        return str((await self.call("GET", f"/v1/jobs/{number}/explain")).json()["text"])
+    async def explain(self, what: int | str) -> str:
+        """Why a job runs or waits (by its number), or what a server does (by its name)."""
+        return str((await self.call("GET", f"{place_of(what)}/explain")).json()["text"])
 
     async def jobs(self, *, limit: int | None = None, **conditions: Any) -> AsyncIterator[Job]:
         """Jobs that meet the conditions (state, type, server, array, name, tenant, id), page by page."""

@@ -127,6 +127,11 @@ def submission(argv: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
     return {"argv": list(argv), **{name: value for name, value in options.items() if value is not None}}
 
 
+def place_of(what: int | str) -> str:
+    """Where a job, by its number, or a server, by its name, is found."""
+    return f"/v1/jobs/{what}" if isinstance(what, int) else f"/v1/servers/{quote(what, '')}"
+
+
 def first_page(limit: int | None, conditions: dict[str, Any]) -> dict[str, Any]:
     """What to ask for first."""
     asked = {name: value for name, value in conditions.items() if value is not None}
@@ -297,9 +302,9 @@ class Client:
         """End a running job."""
         return job_of(self.call("POST", f"/v1/jobs/{number}/stop").json())
 
-    def explain(self, number: int) -> str:
-        """Why a job runs or waits."""
-        return str(self.call("GET", f"/v1/jobs/{number}/explain").json()["text"])
+    def explain(self, what: int | str) -> str:
+        """Why a job runs or waits (by its number), or what a server does (by its name)."""
+        return str(self.call("GET", f"{place_of(what)}/explain").json()["text"])
 
     def output(self, number: int, *, follow: bool = False) -> Iterator[bytes]:
         """What a job wrote, piece by piece; with `follow` until it has ended."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -129,24 +129,25 @@ class Ledger:
 
     def submit(self, jobs: Sequence[NewJob], now: float) -> list[int]:
         """New jobs, all or none; their numbers. An array is numbered in the order of its indices, and is named by its first job."""
-        types = self._types_for(jobs, now)
+        wishes = list(map(wish_of, jobs))
+        types = self._types_for(dict(zip(wishes, jobs, strict=True)), jobs, now)
         specs: dict[str, int] = {}
-        texts: dict[tuple[Any, float | None], tuple[str, str]] = {}
+        alike: dict[tuple[Any, float | None], tuple[str, str, str, Callable[[Hashable], Outcome]]] = {}
         begun = number = self.next_job
-        apply, write, rows = self.core.apply, self._write, self.batch.jobs
-        for job in jobs:
-            tenant, _, _, _, label, key, duration, body, array = job
-            wish = wish_of(job)
-            name, demand = types[wish]
+        rows, entries = self.batch.jobs, self.batch.entries
+        for wish, (tenant, _, _, _, label, key, duration, body, array) in zip(wishes, jobs, strict=True):
             spec = specs.get(body)
             if spec is None:
                 spec = specs[body] = self.next_spec
                 self.next_spec += 1
                 self.batch.specs.append((spec, body))
-            text = texts.get((wish, duration))
-            if text is None:  # the same for all but the number: there may be 10,000 of them
+            known = alike.get((wish, duration))
+            if known is None:  # the same for all but the number: there may be 10,000 of them
+                name, demand = types[wish]
                 before, _, after = encode(Submit(0, name, now, demand, duration)).partition('"job":0')
-                text = texts[wish, duration] = f'{before}"job":', after
+                arrive = self.core.arrivals(name, now, demand, duration)
+                known = alike[wish, duration] = name, f'{before}"job":', after, arrive
+            name, before, after, arrive = known
             first = number
             for index in ALONE if array is None else array:
                 rows[number] = [
@@ -154,7 +155,12 @@ class Ledger:
                     None if index is None else first, index, key if number == first else None, spec,
                 ]  # fmt: skip
                 self.next_job = number + 1
-                write(f"{text[0]}{number}{text[1]}", apply(Submit(number, name, now, demand, duration)), now)
+                event, outcome = f"{before}{number}{after}", arrive(number)
+                if outcome is NOTHING:  # most submissions to a busy cluster
+                    self.seq += 1
+                    entries.append(Entry(self.seq, now, event, "[]", None))
+                else:
+                    self._write(event, outcome, now)
                 number += 1
             if key is not None:
                 self.keys[tenant, key] = range(first, number)
@@ -350,10 +356,6 @@ class Ledger:
         self._write(encode(row), Outcome(), now)
 
     def _write(self, event: str, outcome: Outcome, now: float, note: dict[str, Any] | None = None) -> None:
-        if outcome is NOTHING and note is None:  # most submissions to a busy cluster
-            self.seq += 1
-            self.batch.entries.append(Entry(self.seq, now, event, "[]", None))
-            return
         if outcome.fault is not None:
             self.fault = f"{type(outcome.fault).__name__}: {outcome.fault}"
             note = {**(note or {}), "fault": self.fault}
@@ -398,9 +400,10 @@ class Ledger:
             return None
         return live
 
-    def _types_for(self, jobs: Sequence[NewJob], now: float) -> dict[Any, tuple[str, dict[str, str] | None]]:
-        """For each wish the type, which may be new, and the job's own demand where that is less."""
-        wishes = {wish_of(job): job for job in jobs}
+    def _types_for(
+        self, wishes: Mapping[Any, NewJob], jobs: Sequence[NewJob], now: float
+    ) -> dict[Any, tuple[str, dict[str, str] | None]]:
+        """For each wish, of which one job is given, the type, which may be new, and the job's own demand where that is less."""
         if self.core.policy.needs_durations and any(job.duration is None for job in jobs):
             raise InputError(
                 "is missing",
@@ -476,6 +479,11 @@ class Ledger:
 def as_rows(parts: Sequence[JobType | ServerClass]) -> list[dict[str, Any]]:
     """Types or classes as the journal keeps them."""
     return [one.model_dump(mode="json", exclude_defaults=True) for one in parts]
+
+
+def how_many(jobs: Sequence[NewJob]) -> int:
+    """With all jobs of arrays."""
+    return sum(1 if job.array is None else len(job.array) for job in jobs)
 
 
 def wish_of(job: NewJob) -> Any:

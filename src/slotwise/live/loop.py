@@ -28,7 +28,7 @@ from slotwise.live.engines.protocol import (
     Withdrawn,
 )
 from slotwise.live.inbox import Inbox, Request
-from slotwise.live.ledger import Effects, Ledger, NewJob
+from slotwise.live.ledger import Effects, Ledger, NewJob, how_many
 from slotwise.live.retention import Retention
 from slotwise.live.spec import MAX_ARRAY, plain
 from slotwise.live.store.protocol import Store
@@ -131,7 +131,7 @@ class Loop:
                 numbers += known
             return numbers
 
-        return self.ask(act, sum(len(job.array or [0]) for job in jobs))
+        return self.ask(act, how_many(jobs))
 
     @staticmethod
     def _key(job: NewJob) -> tuple[str, str]:

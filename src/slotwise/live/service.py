@@ -46,11 +46,12 @@ class Service:
         engine.open(self.loop.inbox.tell, self.epoch)
         take_up(self.loop, engine)
         log.info(
-            "epoch %d: %d jobs live, %d wait, %d servers, loaded in %.1f s",
+            "start %d of %s with engine %s: jobs placed or running %d, waiting %d; read in %.1f s",
             self.epoch,
+            store.url,
+            engine.name,
             len(ledger.live),
             sum(ledger.core.waiting.values()),
-            len(ledger.servers),
             time.monotonic() - began,
         )
         self.loop.start()

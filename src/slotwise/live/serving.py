@@ -20,10 +20,14 @@ from slotwise.live.api.app import make_app
 from slotwise.live.api.gate import LOOPBACK
 from slotwise.live.api.limits import RATE, WAITING, Limits
 from slotwise.live.auth import Guard, keep_own_token
+from slotwise.live.restart import Setup
 from slotwise.live.retention import DAY, Retention
 from slotwise.live.service import Service
 from slotwise.live.settings import prepare
 from slotwise.live.store import open_store
+from slotwise.scheduling import POLICIES, make_policy
+from slotwise.scheduling.hooks import HOOKS
+from slotwise.simulation import ahead
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +81,10 @@ def set_up_logs(*, as_json: bool) -> None:
     root.setLevel(logging.INFO)
 
 
+SWITCH_SECONDS = 0.0005
+"""how long a thread keeps the interpreter while another wants it: who waits for an answer need not wait until the loop has tidied up"""
+
+
 class Server(uvicorn.Server):
     """Says when it listens."""
 
@@ -113,6 +121,14 @@ def listen(host: str, port: int) -> socket.socket:
     return sock
 
 
+def compile_ahead(setup: Setup) -> None:
+    """What the policy needs, by helpers that tell how far they are: the first start takes a while, and somebody waits."""
+    if setup.policy in POLICIES:
+        policy = make_policy(setup.policy, **setup.options)
+        drivers = (ahead.SCHEDULER, ahead.REST)
+        ahead.compile_pieces(ahead.pieces_of(policy, ("join", *HOOKS), drivers, everything=True))
+
+
 def serve(options: Options) -> None:
     """Run until SIGTERM or SIGINT; jobs go on, and the next `serve` adopts them."""
     set_up_logs(as_json=options.json_logs)
@@ -123,6 +139,7 @@ def serve(options: Options) -> None:
     store = open_store(options.store)
     try:
         ready = prepare(options.source, options.engine, options.folder, speed=options.speed, slurm=options.slurm)
+        compile_ahead(ready.setup)
         retention = Retention(journal=options.keep_days * DAY, jobs=options.keep_days * DAY)
         service = Service(store, ready.engine, ready.setup, retention=retention, standby=options.standby)
     except BaseException:
@@ -148,6 +165,7 @@ def serve(options: Options) -> None:
         gc.collect()
         gc.freeze()  # what was loaded stays: it need not be looked through again and again
         gc.set_threshold(400_000, 20, 50)  # a bulk submission makes 100,000 objects that all go
+        sys.setswitchinterval(SWITCH_SECONDS)
         Server(config, f"{scheme}://{shown}:{port}", service).run(sockets=[sock])
     finally:
         service.close()

@@ -15,7 +15,10 @@ from slotwise.errors import InputError
 MAX_ARRAY = 100_000
 NOT_KEPT = {"key", "array", "name", "tenant"}
 """of a submission: these stand in the job's own row"""
-Text = Annotated[str, StringConstraints(max_length=131_072, pattern=r"^[^\x00]*$")]
+LONGEST_ARGUMENT, LONGEST_COMMAND = 131_072, 1_000_000
+FEW_ARGUMENTS = LONGEST_COMMAND // LONGEST_ARGUMENT
+"""so many cannot be too long together"""
+Text = Annotated[str, StringConstraints(max_length=LONGEST_ARGUMENT, pattern=r"^[^\x00]*$")]
 Short = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Amount = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
 
@@ -24,8 +27,8 @@ def a_command(argv: list[str]) -> list[str]:
     """Refuse what cannot be executed."""
     if not argv[0]:
         raise ValueError("the command is empty")
-    if sum(map(len, argv)) > 1_000_000:
-        raise ValueError("the command line is longer than 1,000,000 characters")
+    if len(argv) > FEW_ARGUMENTS and sum(map(len, argv)) > LONGEST_COMMAND:
+        raise ValueError(f"the command line is longer than {LONGEST_COMMAND:,} characters")
     return argv
 
 

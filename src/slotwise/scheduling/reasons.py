@@ -56,7 +56,8 @@ class Because:
     figures: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return self.reason.value.format(**{name: _plain(value) for name, value in self.figures.items()})
+        shown = {name: _plain(value, zeros=name == "free") for name, value in self.figures.items()}
+        return self.reason.value.format(**shown)
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,10 @@ class Explanation:
         return f"{self.subject} " + "; ".join(map(str, self.because))
 
 
-def _plain(value: Any) -> Any:
-    """Counts by name as "2 large, 1 small"."""
+def _plain(value: Any, *, zeros: bool) -> Any:
+    """Counts by name as "2 large, 1 small"; with `zeros` also those of which there is none: what is used up is why a job waits."""
     if isinstance(value, dict):
-        return ", ".join(f"{amount:g} {name}" for name, amount in value.items() if amount) or "nothing"
+        if not any(value.values()):
+            return "nothing"
+        return ", ".join(f"{amount:g} {name}" for name, amount in value.items() if amount or zeros)
     return value

@@ -176,6 +176,24 @@ class Scheduler(Verbs):
             self._time = before
             raise
 
+    def arrivals(
+        self, job_type: str, now: float, demand: Mapping[str, Any] | None = None, duration: float | None = None
+    ) -> Callable[[Hashable], Outcome]:
+        """How jobs that are alike arrive: a call with a job is `apply(Submit(job, ...))`, and takes half the time where neither demand nor duration is given."""
+        jobs, job_of, submitted, hook = self._jobs, self._job_of, self._submitted, self._arrive
+        j = self._type.get(job_type, -1)
+        like_its_type = demand is None and duration is None and not self._clairvoyant and not self._keeps_times
+
+        def arrive(job: Hashable) -> Outcome:
+            i = self._free_job.value
+            if self._time != now or i < 0 or j < 0 or job in jobs or not like_its_type:
+                return self.apply(Submit(job, job_type, now, demand, duration))
+            jobs[job], job_of[i], submitted[i] = i, job, now
+            n = calls.submit(self._at, hook, j, False)
+            return self._outcome(n) if n else NOTHING
+
+        return arrive
+
     def situation(self) -> Situation:
         """All that the scheduler knows, as plain data."""
         return capture(self._store, self._register, self.cluster, self.types, self._time)

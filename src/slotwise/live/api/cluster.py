@@ -117,7 +117,7 @@ def routes(house: House) -> APIRouter:
     async def explain_server(name: str, caller: Reader) -> Explained:
         """What the server does, and why."""
         shown(name)
-        return Explained(text=await done(loop.ask(lambda ledger, _: str(ledger.core.explain_server(name)))))
+        return Explained(text=await done(loop.ask(lambda ledger, _: f"server {ledger.core.explain_server(name)}")))
 
     @router.get("/cluster")
     async def cluster(caller: Reader) -> ClusterView:

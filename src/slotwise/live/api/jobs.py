@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse, Response
+from pydantic import TypeAdapter, ValidationError
 
 from slotwise.errors import InputError
 from slotwise.live.api.common import LARGEST_NUMBER, House, Number, Reader, Refusal, Submitter, done
 from slotwise.live.api.models import Explained, JobDetail, JobPage, JobView, Submitted
 from slotwise.live.auth import EVERYONE, Caller
-from slotwise.live.ledger import Ledger, NewJob
+from slotwise.live.ledger import Ledger, NewJob, how_many
 from slotwise.live.spec import JobSpec, body_of, indices, plain
 from slotwise.live.store.records import STATES
 from slotwise.live.store.records import Query as JobQuery
@@ -21,6 +23,19 @@ from slotwise.live.store.records import Query as JobQuery
 BULK = 10_000
 PAGE = 10_000
 PIECE = 1 << 20
+SPECS = TypeAdapter(list[JobSpec])
+"""reads and checks in one go: ten thousand of them come in one request"""
+BULK_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {"schema": {"type": "array", "items": {"$ref": "#/components/schemas/JobSpec"}}}
+        },
+    }
+}
+NONE: dict[str, Any] = {}
+ONE_CPU = {"cpu": 1.0}
+"""what a job needs that says nothing"""
 OPERATOR = "operator"
 """the tenant of jobs that operators submit without naming one"""
 
@@ -34,16 +49,16 @@ def tenant_of(caller: Caller, named: str | None) -> str:
     return caller.tenant
 
 
-def new_job(spec: JobSpec, tenant: str) -> NewJob:
+def new_job(spec: JobSpec, caller: Caller) -> NewJob:
     """What the ledger wants to know of a submission."""
-    kind, needs, array = spec.get("type"), spec.get("needs", {}), spec.get("array")
+    kind, needs, array = spec.get("type"), spec.get("needs", NONE), spec.get("array")
     if kind is None and not needs:
-        needs = {"cpu": 1.0}
+        needs = ONE_CPU
     return NewJob(
-        tenant,
+        tenant_of(caller, spec.get("tenant")),
         kind,
         needs,
-        spec.get("requires", {}),
+        spec.get("requires", NONE),
         spec.get("name", ""),
         spec.get("key"),
         spec.get("duration"),
@@ -58,9 +73,8 @@ def routes(house: House) -> APIRouter:
     service, loop, store = house.service, house.service.loop, house.service.store
 
     async def take(specs: list[JobSpec], caller: Caller) -> Response:
-        new = [new_job(spec, tenant_of(caller, spec.get("tenant"))) for spec in specs]
-        count = sum(len(one.array or [0]) for one in new)
-        if not await asyncio.to_thread(house.limits.room, caller, count):
+        new = [new_job(spec, caller) for spec in specs]
+        if not await asyncio.to_thread(house.limits.room, caller, how_many(new)):
             raise Refusal(429, f"more than {house.limits.waiting:,} jobs of {caller.tenant!r} would wait", 10.0)
         ids = await done(loop.submit(new))
         text = Submitted.model_construct(
@@ -81,9 +95,13 @@ def routes(house: House) -> APIRouter:
         """Submit a job, or an array of them. It is durable when the answer comes."""
         return await take([spec], caller)
 
-    @router.post("/bulk", status_code=201, response_model=Submitted)
-    async def submit_many(specs: list[JobSpec], caller: Submitter) -> Response:
+    @router.post("/bulk", status_code=201, response_model=Submitted, openapi_extra=BULK_BODY)
+    async def submit_many(request: Request, caller: Submitter) -> Response:
         """Submit many jobs, all or none."""
+        try:
+            specs = SPECS.validate_json(await request.body())
+        except ValidationError as error:
+            raise RequestValidationError(error.errors(include_url=False)) from None
         if not specs or len(specs) > BULK:
             raise InputError(f"{len(specs):,} jobs", where="jobs", remedy=f"send 1 to {BULK:,} at once")
         return await take(specs, caller)
@@ -154,6 +172,6 @@ def routes(house: House) -> APIRouter:
             return Explained(
                 text=f"job {number} has ended: {found.state}" + (f", {found.reason}" if found.reason else "")
             )
-        return Explained(text=await done(loop.ask(lambda ledger, _: str(ledger.core.explain(number)))))
+        return Explained(text=await done(loop.ask(lambda ledger, _: f"job {ledger.core.explain(number)}")))
 
     return router

@@ -39,7 +39,10 @@ log = logging.getLogger(__name__)
 SCRIPT = Path(__file__).with_name("supervisor")
 OUTPUT_LIMIT = 10_000_000
 GRACE_SECONDS = 10.0
-CONNECT_SECONDS = 10.0
+CONNECT_SECONDS = 60.0
+"""how long a supervisor may take to start or to answer: a disk under load holds up both"""
+PAUSE_SECONDS = 1.0
+"""until a supervisor that cannot be started is tried again"""
 
 
 class LocalEngine:
@@ -130,11 +133,10 @@ class LocalEngine:
             os.close(descriptor)
 
     def close(self) -> None:
-        with self._lock:
+        with self._answered:
             self._closing = True
-            if self._peer is not None:
-                with suppress(OSError):  # it has hung up
-                    self._peer.shutdown(socket.SHUT_RDWR)
+            self._answered.notify_all()
+            self._hang_up()
         if self._reader is not None:
             self._reader.join()
         with self._lock:
@@ -204,10 +206,17 @@ class LocalEngine:
                 self._read()
             except OSError as error:
                 log.warning("the connection to the supervisor is lost: %s", error)
-            with self._lock:
-                if self._closing:
-                    return
-            self._connect()
+            while True:
+                with self._lock:
+                    if self._closing:
+                        return
+                try:
+                    self._connect()
+                    break
+                except (OSError, SlotwiseError) as error:  # jobs go on meanwhile, and the cause may go away
+                    log.error("cannot reach the supervisor, trying on: %s", error)
+                    with self._answered:
+                        self._answered.wait_for(lambda: self._closing, PAUSE_SECONDS)
             threading.Thread(target=self._take_up, name="slotwise-local-again", daemon=True).start()
 
     def _read(self) -> None:
@@ -249,7 +258,8 @@ class LocalEngine:
             told = self._ask(list(live))
         except SlotwiseError as error:
             log.warning("%s", error)
-            return  # the connection broke again: this is tried again with the next one
+            self._hang_up()  # this is tried again with a new connection
+            return
         facts: list[Fact] = []
         again = []
         for job, attempt, state, *rest in told:
@@ -282,7 +292,7 @@ class LocalEngine:
             with open(
                 os.open(self.folder / "supervisor.err", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab"
             ) as errors:
-                subprocess.run(
+                done = subprocess.run(
                     [sys.executable, "-I", "-S", str(SCRIPT), str(self.folder)],
                     stdin=subprocess.DEVNULL,
                     stdout=errors,
@@ -291,8 +301,14 @@ class LocalEngine:
                     start_new_session=True,
                     check=False,
                 )
-            if time.monotonic() > deadline:
+            if done.returncode or time.monotonic() > deadline:
                 raise SlotwiseError(f"{self.folder}: the supervisor does not start; see supervisor.err there")
+
+    def _hang_up(self) -> None:
+        with self._lock:
+            if self._peer is not None:
+                with suppress(OSError):  # it has gone
+                    self._peer.shutdown(socket.SHUT_RDWR)
 
     def _reach(self) -> socket.socket | None:
         folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)

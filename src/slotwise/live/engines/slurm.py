@@ -68,6 +68,8 @@ class Placed:
     unsure: bool = False
     """an earlier try may have come through"""
     started: bool = False
+    running_since: float | None = None
+    """since when Slurm has said that a user's job runs; None: it does not say so"""
     stop: bool = False
     taken_back: bool = False
     told: bool = False
@@ -328,6 +330,9 @@ class SlurmEngine:
         with self._lock:
             placed = [one.foreign for one in self._placed.values() if one.foreign is not None]
         facts = self._arrivals.look(rows, placed, self._nodes.values())
+        if facts:  # at once: it is told only once, and what follows may fail
+            self._tell(facts)
+        facts = []
         by_name = {
             row.name: row for row in sorted(rows, key=lambda row: not row.over) if self.records.ours(row.name)
         }
@@ -382,10 +387,13 @@ class SlurmEngine:
         if row is not None and not row.over:
             if row.state != "PENDING":
                 one.since, one.taken_back = now, False
+                if one.running_since is None:
+                    one.running_since = now
                 if not one.started:
                     one.started = True
                     return Started(*key, time.time())
                 return None
+            one.running_since = None
             if row.held:
                 return self._judge_held(key, one, began, waited)
             if waited > self.deadline and not began and not one.taken_back:
@@ -398,7 +406,7 @@ class SlurmEngine:
                 return Ended(*key, STOPPED, time.time(), "it has vanished from Slurm", by_user=True)
             return Lost(*key, "there is no exit code, and Slurm has lost it") if waited >= GRACE_SECONDS else None
         if row.state == "CANCELLED":
-            if (began or one.started or not job.records) and not one.stop and self._controller_is_new(waited):
+            if (began or one.started or not job.records) and not one.stop and self._may_be_wrong(one, waited):
                 return (
                     Lost(*key, "there is no exit code, and Slurm has lost it") if waited >= DOUBT_SECONDS else None
                 )
@@ -418,6 +426,14 @@ class SlurmEngine:
                 key, "Slurm did not start it in time" if one.taken_back else "Slurm has not released it"
             )
         return Lost(*key, "Slurm's controller started anew and has forgotten whether it ran")
+
+    def _may_be_wrong(self, one: Placed, waited: float) -> bool:
+        """Whether `cancelled` may mean that the controller came back from an old state, released the job once more, and a node refused it. Not
+        where it has said for a while that the job runs."""
+        assert one.foreign is not None
+        seen = 0.0 if one.running_since is None else one.since - one.running_since
+        forgetful = slurm.booted() >= int(one.foreign.released)  # Slurm tells whole seconds
+        return self._controller_is_new(waited) or (forgetful and seen < GRACE_SECONDS)
 
     def _controller_is_new(self, seconds: float) -> bool:
         """Whether the controller was started since the job was last seen; then its word on jobs of that time means little."""

@@ -184,21 +184,24 @@ class PostgresStore(Writing):
 
     def ask(self, text: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         with self._said():
-            try:
-                connection = self._readers.get_nowait()
-            except queue.Empty:
-                connection = self._connect()
-                connection.autocommit = True
-            try:
-                rows = connection.execute(self.words(text), values).fetchall()
-            except psycopg.OperationalError:
-                connection.close()
-                raise
-            except psycopg.Error:
+            while True:
+                try:
+                    connection, kept = self._readers.get_nowait(), True
+                except queue.Empty:
+                    connection, kept = self._connect(), False
+                    connection.autocommit = True
+                try:
+                    rows = connection.execute(self.words(text), values).fetchall()
+                except psycopg.OperationalError:
+                    connection.close()
+                    if not kept:
+                        raise
+                    continue  # it broke while nobody used it: another one, and at last a new one
+                except psycopg.Error:
+                    self._readers.put(connection)
+                    raise
                 self._readers.put(connection)
-                raise
-            self._readers.put(connection)
-            return rows
+                return rows
 
     def _connect(self) -> psycopg.Connection[Any]:
         connection = psycopg.connect(self._target, connect_timeout=5, application_name="slotwise")

@@ -29,10 +29,15 @@ class Talk:
     def accept(self, listening: socket.socket) -> None:
         """A service has come."""
         self._send_away()
-        self._newcomer, _ = listening.accept()
-        self._newcomer.setblocking(False)
-        self._epoll.register(self._newcomer.fileno(), select.EPOLLIN)
-        self._newcomer.send(line({"hello": VERSION}))
+        newcomer, _ = listening.accept()
+        newcomer.setblocking(False)
+        try:
+            newcomer.send(line({"hello": VERSION}))
+        except OSError:  # it was killed before it was let in
+            newcomer.close()
+            return
+        self._epoll.register(newcomer.fileno(), select.EPOLLIN)
+        self._newcomer = newcomer
 
     def _send_away(self) -> None:
         if self._newcomer is not None:
