@@ -253,7 +253,7 @@ def branch_and_bound(
                         bound = min(bound, density[i * (R + 1) + n] * free[n])
                     one = least[i * R + n]
                     if free[n] < 4 * one:  # only few more jobs fit: count them
-                        more = (free[n] >= one) + (free[n] >= 2 * one) + (free[n] >= 3 * one)
+                        more = int(free[n] >= one) + int(free[n] >= 2 * one) + int(free[n] >= 3 * one)
                         bound = min(bound, heaviest[i] * more)
                         last |= more == 1
                 if reached[depth] + bound <= limit:
