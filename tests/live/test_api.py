@@ -6,7 +6,9 @@ import json
 import os
 import re
 import signal
+import socket
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from house import SLOW, House
 from processes import PATIENCE, Process
 
 from slotwise.live import Client
+from slotwise.live.serving import listen
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +126,12 @@ def test_metrics_and_health(house: House) -> None:
         assert refused.headers["content-type"] == "application/problem+json"
     finally:
         house.service.loop.trouble = None
+
+
+def test_answers_are_sent_at_once() -> None:
+    """asyncio turns Nagle's algorithm off for connections of sockets that name their protocol; with it answers wait for 40 ms."""
+    with closing(listen("127.0.0.1", 0)) as sock:
+        assert sock.proto == socket.IPPROTO_TCP
 
 
 # -- a real process -----------------------------------------------------------------------------------------------------------

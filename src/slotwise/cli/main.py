@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import importlib
 import io
 import os
@@ -119,7 +120,14 @@ def main(arguments: list[str] | None = None) -> None:
     """Entry point: errors are one readable line, exit codes are 0 (done), 1 (failed), 2 (bad input) and 130 (interrupted)."""
     arguments = sys.argv[1:] if arguments is None else arguments
     open_streams()
-    sys.exit(run(lambda: build(_wanted(arguments))(args=arguments, prog_name="slotwise", standalone_mode=False)))
+    sys.exit(run(lambda: _call(arguments)))
+
+
+def _call(arguments: list[str]) -> Any:
+    app = build(_wanted(arguments))
+    gc.freeze()  # what is imported stays
+    gc.enable()
+    return app(args=arguments, prog_name="slotwise", standalone_mode=False)
 
 
 class Closed(io.TextIOBase):

@@ -109,7 +109,8 @@ def listen(host: str, port: int) -> socket.socket:
     """A socket that listens, before anything is promised."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        sock = socket.socket(family, socket.SOCK_STREAM)
+        # the protocol is named, since asyncio sends small answers at once (TCP_NODELAY) only where it is; otherwise each may wait for 40 ms
+        sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, port))
     except OSError as error:

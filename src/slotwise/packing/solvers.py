@@ -54,7 +54,7 @@ AUTO_EPSILON = (0.005, 0.01, 0.02)
 that is no slower than a search; nodes of a search (about a millisecond, on weights that are hard); what may be missed of the best, where all
 of that is too much."""
 
-REPLACERS = 12
+REPLACERS = 8
 """So many types that could take its place are looked at for each type, before a search."""
 
 I8 = NDArray[np.int64]
@@ -309,25 +309,27 @@ def _branching(name: str, space: Space, epsilon: float, reason: str) -> Solver:
 
 
 def _searching(space: Space, nodes: int) -> I8:
-    """`params_i` of the branch and bound: at most so many nodes, and of each type some that ask for no more than it does."""
-    return _whole_params(space, nodes, *_smaller(space))
+    """`params_i` of the branch and bound: at most so many nodes, the least that types ask for, and of each type some that may replace it."""
+    assert space.demand is not None
+    least = space.demand[space.fitting].min(axis=0)
+    return _whole_params(space, nodes, *(int(size) for size in least), *_smaller(space))
 
 
 @lru_cache(maxsize=8)
 def _smaller(space: Space) -> tuple[int, ...]:
-    """For each type where its list ends, after a 0; then the lists: other types that ask for no more, the largest of them first, since these weigh
-    most as a rule; ~i for a type i that asks for as much."""
+    """For each type REPLACERS others that ask for no more, the largest of them first, since these weigh most as a rule; ~i for a type i that asks for
+    as much, such as the type itself, which never replaces it, where there are no more."""
     assert space.demand is not None
     assert space.capacity is not None
-    demand, ends, lists = space.demand, [0], []
+    demand, lists = space.demand, np.empty((space.n_types, REPLACERS), np.int64)
     size = (demand / np.maximum(space.capacity, 1)).sum(axis=1)
     fitting = space.fitting[np.argsort(-size[space.fitting], kind="stable")]
-    for j in range(len(demand)):
+    for j in range(space.n_types):
+        lists[j] = ~j
         other = fitting[(demand[fitting] <= demand[j]).all(axis=1) & (fitting != j)][:REPLACERS]
         same = (demand[other] == demand[j]).all(axis=1)
-        lists.extend(np.where(same, ~other, other).tolist())
-        ends.append(len(lists))
-    return *ends, *lists
+        lists[j, : len(other)] = np.where(same, ~other, other)
+    return tuple(lists.ravel().tolist())
 
 
 def _approximate(space: Space, epsilon: float, budget: int | None) -> Solver:

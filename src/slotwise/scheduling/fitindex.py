@@ -10,7 +10,7 @@ Searches see groups in an order that depends on nothing but what there is: by cl
 history of the index never decides anything. Within a group the server that was filed last comes first; that order is part of what a
 scheduler knows (`slotwise.scheduling.situation`).
 
-Row layout of `groups`: CLASS_OF, FIRST (server), SIZE, NEXT_IN_CELL, PREVIOUS_IN_CELL, CELL.
+Row layout of `groups`: CLASS_OF, FIRST (server), SIZE, NEXT_IN_CELL, PREVIOUS_IN_CELL, CELL, HOME (its place in the table by its hash).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from slotwise.scheduling.state import (
     servers,
 )
 
-CLASS_OF, FIRST, SIZE, NEXT_IN_CELL, PREVIOUS_IN_CELL, CELL = 0, 1, 2, 3, 4, 5
+CLASS_OF, FIRST, SIZE, NEXT_IN_CELL, PREVIOUS_IN_CELL, CELL, HOME = 0, 1, 2, 3, 4, 5, 6
 GROUP_COLUMNS = 8
 CELLS_PER_CLASS = 1024
 WORDS = CELLS_PER_CLASS // 32
@@ -152,12 +152,13 @@ def _insert(s: State, server: int) -> None:
     row, room, slots = chains(s)[server], free(s)[server], hashed(s)
     c = servers(s)[server, CLASS]
     mask = s.n_slots_hash - 1
-    place = _home(s, c, room)
+    home = place = _home(s, c, room)
     while slots[place] >= 0 and not _same(s, slots[place], c, room):
         place = (place + 1) & mask
     g = slots[place]
     if g < 0:
         g = _new_group(s, c, room)
+        groups(s)[g, HOME] = home
         slots[place] = g
     group = groups(s)[g]
     row[GROUP] = g
@@ -236,7 +237,7 @@ def _drop_group(s: State, g: int) -> None:
     group = all_groups[g]
     c, mask = group[CLASS_OF], s.n_slots_hash - 1
     # out of the table, closing the gap so that no search stops short of what it looks for
-    place = _home(s, c, group_free(s)[g])
+    place = group[HOME]
     while slots[place] != g:
         place = (place + 1) & mask
     hole = place
@@ -245,8 +246,7 @@ def _drop_group(s: State, g: int) -> None:
         other = slots[place]
         if other < 0:
             break
-        home = _home(s, all_groups[other, CLASS_OF], group_free(s)[other])
-        if (place - home) & mask >= (place - hole) & mask:
+        if (place - all_groups[other, HOME]) & mask >= (place - hole) & mask:
             slots[hole] = other
             hole = place
     slots[hole] = -1

@@ -344,7 +344,9 @@ def _most_beside(s: State, c: int, w: NDArray[np.float64], rest: NDArray[np.int6
                 fits &= sizes[j, r] <= rest[r]
                 share += sizes[j, r] / max(1, whole[r])
             if fits:
-                heaviest, densest = max(heaviest, w[j]), max(densest, w[j] / share)
+                heaviest = max(heaviest, w[j])
+                if w[j] > densest * share:
+                    densest = w[j] / share
     return min(more * heaviest, densest * left) / ROUNDING
 
 

@@ -36,6 +36,15 @@ def covers(free: I8, demand: I8, j: int) -> bool:
 
 
 @kernel
+def covers_all(free: I8, sizes: I8) -> bool:
+    """Whether there is so much free of each resource."""
+    for n in range(len(free)):
+        if sizes[n] > free[n]:
+            return False
+    return True
+
+
+@kernel
 def fits(demand: I8, free: I8, j: int) -> int:
     """How many type-j jobs fit into `free`."""
     if not covers(free, demand, j):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from slotwise._kernel import kernel
-from slotwise.packing.kernels.fill import F8, I8, covers, fill, fits, total
+from slotwise.packing.kernels.fill import F8, I8, covers, covers_all, fill, fits, total
 
 ROUNDING = 1e-12  # relative; bounds are raised by it, so that rounding never cuts the optimum
 
@@ -102,20 +102,25 @@ def undominated(weights: F8, demand: I8, types: I8, m: int) -> int:
 
 
 @kernel
-def _unreplaced(weights: F8, types: I8, m: int, starts: I8, smaller: I8) -> int:
-    """Keep, in types[:m], those that none of the listed smaller ones replaces; returns how many. smaller[starts[j] : starts[j + 1]] ask for no
-    more than type j does; ~i stands for a type i that asks for the same, which must weigh more, or the two would replace each other."""
-    kept = 0
-    for a in range(m):
-        j = types[a]
+def _unreplaced(weights: F8, demand: I8, capacity: I8, order: I8, may: I8, smaller: I8, types: I8) -> int:
+    """The types that weigh something, fit, and are replaced by none of some that ask for no more, in this order; returns how many. Each type j has
+    as many entries in `smaller`: i, which asks for no more in all and less in some resource; or ~i, which asks for the same and must weigh
+    more, or the two would replace each other."""
+    J, m = len(order), 0
+    each = len(smaller) // J
+    for n in range(J):
+        j = order[n]
         mine = weights[j]
+        if may[j] == 0 or mine <= 0.0:
+            continue
         replaced = False
-        for e in range(starts[j], starts[j + 1]):  # to the end: no branch that nobody can predict
+        for e in range(j * each, j * each + each):  # to the end: no branch that nobody can predict
             i = smaller[e]
             replaced |= weights[i] >= mine if i >= 0 else weights[~i] > mine
-        types[kept] = j
-        kept += not replaced
-    return kept
+        if not replaced and covers(capacity, demand, j):  # who replaces a type that fits does fit
+            types[m] = j
+            m += 1
+    return m
 
 
 @kernel
@@ -160,7 +165,8 @@ def branch_and_bound(
     params_i: I8,
     out: I8,
 ) -> float:
-    """params_f: eps. params_i after the J types: the most nodes (0: no limit); beyond them the weight returned is -1.
+    """params_f: eps. params_i after the J types: the most nodes (0: no limit); beyond them the weight returned is -1. Then, for each resource, what no
+    type asks for less of, and the types that may replace others (`_unreplaced`).
 
     Scratch: (2 R + 4) (J + 1) + 2 J + R floats, 4 J + 2 R + R (J + 1) integers.
     """
@@ -183,14 +189,10 @@ def branch_and_bound(
     value = scratch_f[a + b + J + 1 + R : a + b + 2 * J + 1 + R]
     heaviest = scratch_f[a + b + 2 * J + 1 + R : a + b + 3 * J + 2 + R]  # the weight of the heaviest of types[i:]
 
-    m = 0
-    for i in range(J):
-        j = order[i]
+    for j in range(J):
         out[j] = 0
-        if may[j] > 0 and weights[j] > 0.0 and covers(capacity, demand, j):
-            types[m] = j
-            m += 1
-    m = _unreplaced(weights, types, m, params_i[J + 1 : 2 * J + 2], params_i[2 * J + 2 :])
+    smallest = params_i[J + 1 : J + 1 + R]
+    m = _unreplaced(weights, demand, capacity, order, may, params_i[J + 1 + R :], types)
     for n in range(R):
         free[n] = capacity[n]
     chosen, heavy = labels, done  # no longer needed by then
@@ -251,7 +253,7 @@ def branch_and_bound(
                         bound = min(bound, density[i * (R + 1) + n] * free[n])
                     one = least[i * R + n]
                     if free[n] < 4 * one:  # only few more jobs fit: count them
-                        more = (free[n] >= one) + (free[n] >= 2 * one) + (free[n] >= 3 * one)
+                        more = int(free[n] >= one) + int(free[n] >= 2 * one) + int(free[n] >= 3 * one)
                         bound = min(bound, heaviest[i] * more)
                         last |= more == 1
                 if reached[depth] + bound <= limit:
@@ -317,5 +319,6 @@ def branch_and_bound(
             free[n] = capacity[n]
             for j in range(J):
                 free[n] -= out[j] * demand[j, n]
-    fill(weights, demand, free, order, may, value, done, out)
+    if covers_all(free, smallest):
+        fill(weights, demand, free, order, may, value, done, out)
     return -1.0 if gave_up else total(weights, out)
