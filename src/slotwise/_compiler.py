@@ -72,7 +72,9 @@ class _Whole(JITCodeLibrary):  # type: ignore[misc]
     def _optimize_final_module(self) -> None:
         for function in self._final_module.functions:
             if not function.is_declaration and function.name not in self._own:
-                function.linkage = "internal"  # what is called once is inlined, and nothing is kept for others
+                # What is called once is inlined, and nothing is kept for others. Not "internal": such a function still has a name in machine
+                # code, by which the loader would give it, with arguments left out that it does not use, to whoever brings one of that name.
+                function.linkage = "private"
         super()._optimize_final_module()
         super()._optimize_final_module()
 
