@@ -82,7 +82,8 @@ class _Whole(JITCodeLibrary):  # type: ignore[misc]
         """Beside machine code Numba keeps code that others can link in. Nobody does: of that, the names alone, which loads in half the time."""
         self._ensure_finalized()
         module = self._final_module
-        lines = [f'define void @"{f.name}"() {{ ret void }}' for f in module.functions if not f.is_declaration]
+        named = [f.name for f in module.functions if not f.is_declaration and f.linkage != binding.Linkage.private]
+        lines = [f'define void @"{name}"() {{ ret void }}' for name in named]
         lines += [f'@"{g.name}" = global i64 0' for g in module.global_variables if g.name.startswith(ENVIRONMENT)]
         names = binding.parse_assembly("\n".join(lines))
         return self.name, "object", (self._get_compiled_object(), names.as_bitcode())
