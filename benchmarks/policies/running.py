@@ -57,9 +57,13 @@ POLICIES = (
     "guarded-durations",
 )
 """every policy for clusters of any shape that does not block (fifo)"""
-VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {"guarded-durations": ("guarded", {"durations": "exact"})}
-"""a policy with options, under a name of its own"""
-KNOWS = ("easy-backfill", "guarded-durations")
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "guarded-durations": ("guarded", {"durations": "exact"}),
+    "guarded-estimates": ("guarded", {"durations": "estimate"}),
+    "easy-estimates": ("easy-backfill", {"durations": "estimate"}),
+}
+"""policies with options, under names of their own; those with users' estimates are run where they are asked for, on logs that have them"""
+KNOWS = ("easy-backfill", *VARIANTS)
 """these know how long each job will run: they are shown, but are not what others are compared with"""
 SMALL, SLACK = 5.0, 2.0
 """queues under SMALL are compared with SLACK allowed"""

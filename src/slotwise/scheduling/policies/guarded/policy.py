@@ -94,7 +94,7 @@ class Guarded(Policy):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.needs_durations = self.options.durations != "none"
-        if self.needs_durations:
+        if self.needs_durations:  # other functions decide, and they look at more
             self.keeps = self.keeps - {"unlike"} | {"line", "lists"}
             self.late = (*self.late, expected.make_plan, expected.place)
             self.arrive, self.complete, self.stop = expected.arrive, expected.complete, expected.stop
