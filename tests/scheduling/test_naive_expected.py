@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 from instances import ALL_EVENTS, Events, perform, random_instance, still_waiting
-from naive import beta_of, maximal_configurations
 from naive_expected import NaiveExpected
-from test_naive_guarded import naive_step
+from test_naive_guarded import beside, naive_step
 
 from slotwise._kernel import JIT
 from slotwise.scheduling import Complete, Scheduler, make_policy
@@ -54,14 +53,7 @@ def same(policy: Any, seed: int, actual: float) -> NaiveExpected:
     rng = random.Random(f"expected {seed}")
     instance = random_instance(rng)
     scheduler = Scheduler(instance.cluster, instance.types, policy, seed=seed)
-    sizes, classes = scheduler.sizes, instance.cluster.servers
-    demand, capacity = list(map(tuple, sizes.demand.tolist())), list(map(tuple, sizes.capacity.tolist()))
-    candidates = [maximal_configurations(demand, c) for c in capacity]
-    naive = NaiveExpected(capacity, demand, candidates, beta_of(policy.options), policy.options, seed)
-    kinds, types = {c.name: n for n, c in enumerate(classes)}, {t.name: j for j, t in enumerate(instance.types)}
-    for c in classes:
-        for _ in range(c.count):
-            naive.join(len(naive.servers), kinds[c.name])
+    naive, kinds, types = beside(NaiveExpected, scheduler, seed)
     weights = ALL_EVENTS | {"submit": rng.choice([40, 55]), "join": rng.choice([1, 4])}
     events = OnTime(rng, instance, actual=actual, weights=weights, durations=True)
     waiting: list[Any] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from slotwise.scheduling.state import MODE, STALLED, gain
 
 pytestmark = pytest.mark.core
 
+N = TypeVar("N", bound=NaiveGuarded)
 RUNS, LENGTH = (40, 60) if JIT else (7, 50)
 
 
@@ -61,26 +62,26 @@ def test_the_core_places_as_the_naive_one_does(options: dict[str, Any], actual: 
         assert sum(run.slots_taken for run in runs) > RUNS / 20 or "beta" in options, "no slot is taken"
 
 
+def beside(kind: type[N], scheduler: Scheduler, seed: int) -> tuple[N, dict[str, int], dict[str, int]]:
+    """The naive one for the same cluster; and the numbers of classes and types."""
+    sizes, options = scheduler.sizes, scheduler.policy.options
+    demand, capacity = list(map(tuple, sizes.demand.tolist())), list(map(tuple, sizes.capacity.tolist()))
+    candidates = [maximal_configurations(demand, c) for c in capacity]
+    naive = kind(capacity, demand, candidates, beta_of(options), options, seed)
+    kinds = {c.name: n for n, c in enumerate(scheduler.cluster.servers)}
+    for c in scheduler.cluster.servers:
+        for _ in range(c.count):
+            naive.join(len(naive.servers), kinds[c.name])
+    return naive, kinds, {t.name: j for j, t in enumerate(scheduler.types)}
+
+
 def same(policy: Any, seed: int, actual: float) -> NaiveGuarded:
     rng = random.Random(f"guarded {seed}")
     instance = random_instance(rng)
     scheduler = Scheduler(instance.cluster, instance.types, policy, seed=seed)
-    sizes, classes = scheduler.sizes, instance.cluster.servers
-    demand, capacity = list(map(tuple, sizes.demand.tolist())), list(map(tuple, sizes.capacity.tolist()))
-    naive = NaiveGuarded(
-        capacity,
-        demand,
-        [maximal_configurations(demand, c) for c in capacity],
-        beta_of(policy.options),
-        policy.options,
-        seed,
-    )
-    kinds, types = {c.name: n for n, c in enumerate(classes)}, {t.name: j for j, t in enumerate(instance.types)}
+    naive, kinds, types = beside(NaiveGuarded, scheduler, seed)
     # the first estimate of how long jobs run is due much sooner than in real runs, which are longer
     scheduler._store.arrays["policy_ints"][memory.NEXT_ESTIMATE] = naive.next_estimate = 16
-    for c in classes:
-        for _ in range(c.count):
-            naive.join(len(naive.servers), kinds[c.name])
     weights = ALL_EVENTS | {"submit": rng.choice([40, 55]), "join": rng.choice([1, 4])}
     events = Events(rng, instance, actual=actual, weights=weights)
     waiting: list[Any] = []
