@@ -70,9 +70,9 @@ class GuardedOptions(BetaOptions, FitOptions):
         le=1,
         description="a server drains for an overdue job only while all drains have taken less than this share of the servers' time",
     )
-    durations: Literal["none", "exact", "estimate"] = Field(
-        "none",
-        description="how long jobs are expected to run: not known; as each job says (in simulations: the truth); in simulations also users' estimates (column `estimate` of a trace)",
+    durations: Literal["auto", "none", "exact", "estimate"] = Field(
+        "auto",
+        description="how long jobs are expected to run. none: not known; exact: as each job says (in simulations: the truth); estimate: users' estimates (simulations, column `estimate` of a trace); auto: estimate where a trace has them, else none",
     )
 
 
@@ -93,7 +93,7 @@ class Guarded(Policy):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.needs_durations = self.options.durations != "none"
+        self.needs_durations = self.options.durations in ("exact", "estimate")
         if self.needs_durations:  # other functions decide, and they look at more
             self.keeps = self.keeps - {"unlike"} | {"line", "lists"}
             self.late = (*self.late, expected.make_plan, expected.place)
@@ -103,6 +103,13 @@ class Guarded(Policy):
     @property
     def uses_estimates(self) -> bool:
         return bool(self.options.durations == "estimate")
+
+    def with_estimates(self) -> Policy:
+        if self.options.durations != "auto":
+            return self
+        made = type(self)(**self.options.model_dump(exclude_unset=True) | {"durations": "estimate"})
+        made.origin = self.origin
+        return made
 
     def prepare(self, store: Store) -> None:
         o: GuardedOptions = self.options
