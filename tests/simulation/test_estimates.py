@@ -94,7 +94,7 @@ def test_a_live_scheduler_asks_for_durations_only_if_told_to(tmp_path: Path) -> 
 def test_the_result_says_who_was_told(tmp_path: Path) -> None:
     result = slotwise.compare(scenario(tmp_path), ["guarded", "first-fit"], workers=1)
     assert [one.estimated for one in result.results] == [True, False]
-    page = Console(width=200, file=StringIO())
-    page.print(results_table(result.results, 200))
-    told = [line for line in page.file.getvalue().splitlines() if "expect their jobs to run" in line]
+    page = StringIO()
+    Console(width=200, file=page).print(results_table(result.results, 200))
+    told = [line for line in page.getvalue().splitlines() if "expect their jobs to run" in line]
     assert [line.rsplit(": ", 1)[1].strip() for line in told] == ["guarded"]

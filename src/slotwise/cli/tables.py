@@ -125,8 +125,8 @@ def _notes(results: Sequence[Result]) -> list[str]:
         lucky = [result.policy for result in results if result.mean_queue.mean < result.bound.mean_queue]
         if lucky:
             notes.append(f"by chance these runs show less: {', '.join(lucky)}; longer runs would not")
-    if told := [result.policy for result in results if result.estimated]:
-        notes.append(f"told how long users expect their jobs to run (option durations): {', '.join(told)}")
+    if informed := [result.policy for result in results if result.estimated]:
+        notes.append(f"told how long users expect their jobs to run (option durations): {', '.join(informed)}")
     if results[0].typed:
         notes.append(results[0].typed)
     load = window_words(results[0].scenario)
