@@ -70,6 +70,9 @@ class GuardedOptions(BetaOptions, FitOptions):
         le=1,
         description="a server drains for an overdue job only while all drains have taken less than this share of the servers' time",
     )
+    drain_limit: float = Field(
+        4.0, gt=0, description="a drain is given up when it has taken so many times what drains take"
+    )
     durations: Literal["auto", "none", "exact", "estimate"] = Field(
         "auto",
         description="how long jobs are expected to run. none: not known; exact: as each job says (in simulations: the truth); estimate: users' estimates (simulations, column `estimate` of a trace); auto: estimate where a trace has them, else none",
@@ -121,7 +124,8 @@ class Guarded(Policy):
             whole[memory.PLACE], whole[memory.PLAN] = late(expected.place), late(expected.make_plan)
         real[memory.BASE], real[memory.EXPONENT], real[memory.POWER] = o.tightness, o.size_exponent, o.scarcity
         real[memory.FLOOR], real[memory.STANDING], real[memory.PERSISTENCE] = o.floor, o.standing, o.persistence
-        real[memory.PATIENCE], real[memory.OVERDUE], real[memory.DRAIN_SHARE] = o.patience, o.overdue, o.drain_share
+        real[memory.PATIENCE], real[memory.OVERDUE] = o.patience, o.overdue
+        real[memory.DRAIN_SHARE], real[memory.DRAIN_LIMIT] = o.drain_share, o.drain_limit
         store.put_score(1.0 / np.maximum(store.sizes.capacity.max(axis=0), 1))
 
     def learnt(self, store: Store, names: Names) -> dict[str, Any]:
