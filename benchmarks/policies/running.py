@@ -55,15 +55,19 @@ POLICIES = (
     "nmsr",
     "easy-backfill",
     "guarded-durations",
+    "guarded-blind",
+    "easy-estimates",
 )
 """every policy for clusters of any shape that does not block (fifo)"""
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "guarded-durations": ("guarded", {"durations": "exact"}),
-    "guarded-estimates": ("guarded", {"durations": "estimate"}),
+    "guarded-blind": ("guarded", {"durations": "none"}),
     "easy-estimates": ("easy-backfill", {"durations": "estimate"}),
 }
-"""policies with options, under names of their own; those with users' estimates are run where they are asked for, on logs that have them"""
-KNOWS = ("easy-backfill", *VARIANTS)
+"""policies with options, under names of their own"""
+ON_ESTIMATES = ("guarded-blind", "easy-estimates")
+"""run only where jobs bring users' estimates, which `guarded` uses"""
+KNOWS = ("easy-backfill", "guarded-durations", "easy-estimates")
 """these know how long each job will run: they are shown, but are not what others are compared with"""
 SMALL, SLACK = 5.0, 2.0
 """queues under SMALL are compared with SLACK allowed"""
@@ -108,12 +112,15 @@ class Row:
     trace: bool = False
     events: int = 0
     """arrivals and completions of each run; 0 for a trace, which is run once as a whole"""
+    estimates: bool = False
+    """its jobs bring users' estimates, so that `guarded` is one of those that know durations"""
     figures: dict[str, Figures | None] = field(default_factory=dict)
 
     def best(self, figure: str) -> float:
         """The least of a figure over the stable policies that know no durations; nan where there is none."""
+        knows = (*KNOWS, "guarded") if self.estimates else KNOWS
         values = [
-            getattr(f, figure) for p, f in self.figures.items() if f is not None and f.stable and p not in KNOWS
+            getattr(f, figure) for p, f in self.figures.items() if f is not None and f.stable and p not in knows
         ]
         return min(values) if values else math.nan
 
@@ -184,6 +191,7 @@ class Runner:
                 "types": [t.name for t in jobs.types],
                 "trace": trace,
                 "events": 0 if trace else events,
+                "estimates": jobs.has_estimates,
             }
             self.cache.put(known, "", entry.name, events, "about")
         return known
@@ -191,6 +199,8 @@ class Runner:
     def _figures(self, entry: Entry, policy: str, events: int) -> Figures | None:
         scenario = entry.prepared(events, self.runs)
         jobs, trace = jobs_of(scenario), scenario.workload.trace is not None
+        if policy in ON_ESTIMATES and not jobs.has_estimates:
+            return None
         name, options = VARIANTS.get(policy, (policy, {}))
         first = Task(scenario, jobs, Choice(name, options | self.options.get(policy, {})))
         if trace:

@@ -49,7 +49,7 @@ def in_detail(row: Row) -> str:
     text.append(f"  {'policy':28s}" + "".join(f"{t:>{w}s}" for t, w in zip(titles, widths, strict=True)))
     for policy, figures in row.figures.items():
         if figures is None:
-            text.append(f"  {policy:28s} not for this cluster")
+            text.append(f"  {policy:28s} not for this one")
             continue
         to_bound = figures.mean_queue / row.bound if row.bound > 0 else math.nan
         cells = [figures.mean_queue, row.ratio(policy), to_bound, figures.mean_wait, row.ratio(policy, "mean_wait")]

@@ -79,10 +79,11 @@ class NaiveGuarded:
         self.type_of: dict[Hashable, int] = {}
         self.age: dict[Hashable, int] = {}
         self.as_types = True
-        self.patience, self.overdue, self.drain_share = options.patience, options.overdue, options.drain_share
+        self.patience, self.overdue = options.patience, options.overdue
+        self.drain_share, self.drain_limit = options.drain_share, options.drain_limit
         self.mean_queue = self.credit = 0.0
         self.stretch, self.next_drain, self.next_overdue = 1.0, 0, 0
-        self.drained = self.overdue_first = self.went_on = self.past_heads = 0
+        self.drained = self.hopeless = self.overdue_first = self.went_on = self.past_heads = 0
         self.persistence, self.floor, self.standing = options.persistence, options.floor, options.standing
         self.kept: dict[int, int] = {}  # on which server the standing slot of a type is
         self.went_first = self.ever_kept = self.slots_taken = 0
@@ -376,7 +377,7 @@ class NaiveGuarded:
         server.since = self.clock
 
     def look_at_turns(self) -> None:
-        """Every now and then: give up the turns that have lost too much."""
+        """Every now and then: give up the turns that have lost too much, and the drains that take too long."""
         running = self.all_running()
         if self.clock < self.next_look or not any(server.state == "turns" for server in self.servers.values()):
             return
@@ -386,6 +387,10 @@ class NaiveGuarded:
                 continue
             self.lose(server)
             if server.goal >= 0:
+                if len(self.age) - server.began > self.drain_limit * max(1.0, self.stretch) * server.expected:
+                    server.tries += 1
+                    self.hopeless += 1
+                    self.end_turn(number)
                 continue
             enough = self.persistence * 2**server.tries * max(server.ran, self.all_running())
             near = abs(server.lost - enough) < NEAR
@@ -402,7 +407,9 @@ class NaiveGuarded:
     def notice_queue(self) -> None:
         if self.arrived % 16 == 0:
             self.mean_queue += (sum(map(len, self.lines)) - self.mean_queue) / min(256, self.arrived // 16)
-            self.credit += self.drain_share * len(self.present()) * 16
+            self.credit = min(
+                self.credit + self.drain_share * len(self.present()) * 16, 2.0 * (self.all_running() + 1)
+            )
 
     def overdue_age(self) -> float:
         return float(self.overdue * (self.mean_queue + self.all_running()))

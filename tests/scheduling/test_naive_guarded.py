@@ -38,6 +38,7 @@ RUNS, LENGTH = (40, 60) if JIT else (7, 50)
         {"patience": 0.02},
         {"patience": 0.02, "beta": 0.9, "stall_cap": 0.5},
         {"overdue": 0.1, "drain_share": 0.5},
+        {"overdue": 0.1, "drain_share": 0.5, "drain_limit": 0.5},
     ],
     ids=str,
 )
@@ -53,6 +54,8 @@ def test_the_core_places_as_the_naive_one_does(options: dict[str, Any], actual: 
     if "overdue" in options:
         assert sum(run.drained for run in runs) > RUNS / 20, "nothing drains for a job that is overdue"
         assert sum(run.overdue_first for run in runs) > RUNS / 20, "nobody goes first who is overdue"
+    if "drain_limit" in options:
+        assert sum(run.hopeless for run in runs) > RUNS / 20, "no drain is given up"
     if JIT:
         assert sum(run.past_heads for run in runs) > RUNS / 20 or not actual, "nobody overtakes"
         assert sum(run.went_on for run in runs) > 0 or "overdue" in options, "no server goes on with a type"

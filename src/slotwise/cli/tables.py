@@ -125,10 +125,12 @@ def _notes(results: Sequence[Result]) -> list[str]:
         lucky = [result.policy for result in results if result.mean_queue.mean < result.bound.mean_queue]
         if lucky:
             notes.append(f"by chance these runs show less: {', '.join(lucky)}; longer runs would not")
+    if informed := [result.policy for result in results if result.estimated]:
+        notes.append(f"told how long users expect their jobs to run (option durations): {', '.join(informed)}")
     if results[0].typed:
         notes.append(results[0].typed)
-    told = window_words(results[0].scenario)
-    notes += [told.replace("this capacity", "the capacity of all servers")] if told else []
+    load = window_words(results[0].scenario)
+    notes += [load.replace("this capacity", "the capacity of all servers")] if load else []
     servers = results[0].scenario.cluster.n_servers
     if servers >= MANY_SERVERS:
         taken = max(result.setup_seconds for result in results)

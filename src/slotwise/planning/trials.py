@@ -141,7 +141,7 @@ class Trials:
         self._events = None if question.is_trace else first_events(question.jobs)
         self._confirmed: set[Counts] = set()
         self.level = 1 - (1 - question.confidence) / looks
-        self._knows_durations = question.choice.make().needs_durations
+        self._knows_durations = question.choice.make_for(question.jobs).needs_durations
         jobs = question.jobs
         self.rho = jobs.rates * jobs.mean_service
         self.used = self.rho @ jobs.sizes.demand

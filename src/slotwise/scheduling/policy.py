@@ -120,6 +120,10 @@ class Policy:
         """Whether simulations shall give it users' estimates instead of true durations."""
         return False
 
+    def with_estimates(self) -> Policy:
+        """The policy to be simulated where the jobs of a trace bring estimates: itself, or one that uses them without being asked to."""
+        return self
+
     @property
     def own_queues(self) -> bool:
         """Whether every server has queues of its own."""

@@ -9,6 +9,7 @@ from typing import Any
 from slotwise.model import Scenario
 from slotwise.scheduling.policies import POLICIES, make_policy
 from slotwise.scheduling.policy import Policy
+from slotwise.workloads.jobs import Jobs
 
 PolicyLike = str | type[Policy]
 """a name, `file.py:Class` or `module:Class`, or a class of one's own"""
@@ -33,6 +34,11 @@ class Choice:
         if isinstance(self.policy, str):
             return make_policy(self.policy, **self.options)
         return self.policy(**self.options)
+
+    def make_for(self, jobs: Jobs) -> Policy:
+        """A new instance for these jobs: with their users' estimates where they bring some and the policy wants them."""
+        policy = self.make()
+        return policy.with_estimates() if jobs.has_estimates else policy
 
     @property
     def name(self) -> str:

@@ -83,6 +83,10 @@ class Task:
         failing = any(server.failures is not None for server in self.scenario.cluster.servers)
         return self.scenario.workload.trace is not None and not failing and not self.jobs.running
 
+    def make_policy(self) -> Policy:
+        """A new instance of its policy. Jobs of a live situation may not have said how long they run: with them, nobody is asked."""
+        return self.choice.make_for(self.jobs) if self.start is None else self.choice.make()
+
     def same_again(self, first: Measurements) -> bool:
         """Whether every other replication would be like the first: nothing is left to chance. (A policy of the user's own may draw
         unseen.)"""
@@ -116,7 +120,7 @@ class Prepared(NamedTuple):
 
 def make_store(task: Task, max_servers: int, *, servers_change: bool = False) -> Store:
     """The state before any server has joined."""
-    scenario, jobs, policy = task.scenario, task.jobs, task.choice.make()
+    scenario, jobs, policy = task.scenario, task.jobs, task.make_policy()
     _check_estimates(policy, jobs)
     return Store(
         jobs.sizes,
@@ -176,7 +180,7 @@ def pieces_of(task: Task) -> list[str]:
     cluster = task.scenario.cluster
     changes = cluster.events or any(server.failures is not None for server in cluster.servers)
     drivers = [ahead.LOOP, *([ahead.CHURN] if changes else [])]
-    return ahead.pieces_of(task.choice.make(), HOOKS if changes else HOOKS_OF_JOBS, drivers)
+    return ahead.pieces_of(task.make_policy(), HOOKS if changes else HOOKS_OF_JOBS, drivers)
 
 
 def _run(task: Task, progress: Progress | None, stopped: Callable[[], bool] | None) -> Measurements:

@@ -49,6 +49,8 @@ class Result:
     """no policy that does not know service times can have a smaller mean queue"""
     typed: str = ""
     """of a trace: how many types its jobs have, and what rounding up to them wastes"""
+    estimated: bool = False
+    """whether the policy was told users' estimates of how long each job runs"""
 
     @property
     def policy(self) -> str:

@@ -123,12 +123,20 @@ def run_tasks(
 
     def result_of(n: int, runs: tuple[Measurements, ...]) -> Result:
         task, bound = tasks[n], bounds[n] if bounds is not None else None
+        policy = task.make_policy()
         if bound is None:
             same = id(task.jobs), id(task.scenario.cluster)
             lower = known.setdefault(same, LowerBounds(task.scenario, task.jobs))
-            bound = lower.of(runs, knows_durations=task.choice.make().needs_durations)
+            bound = lower.of(runs, knows_durations=policy.needs_durations)
         return Result(
-            task.scenario, task.choice, task.jobs.types, runs, task.jobs.mean_in_service, bound, task.jobs.typed
+            task.scenario,
+            task.choice,
+            task.jobs.types,
+            runs,
+            task.jobs.mean_in_service,
+            bound,
+            task.jobs.typed,
+            policy.uses_estimates,
         )
 
     if all(sequential.is_open(task) for task in tasks):

@@ -202,10 +202,12 @@ class Trace:
 
     @property
     def estimate(self) -> NDArray[np.float64] | None:
-        """How long users expected their jobs to run: where one has not said, how long it ran. None where nobody has."""
-        if "estimate" not in self.frame.columns:
+        """How long users expected their jobs to run; None where nobody has said. One who has not is held to expect the longest that anybody does: how long the job
+        ran is what no scheduler is told."""
+        if "estimate" not in self.frame.columns or self.frame["estimate"].is_null().all():
             return None
-        return self.frame["estimate"].fill_null(self.frame["duration"]).to_numpy()
+        told = self.frame["estimate"]
+        return told.fill_null(told.max()).to_numpy()
 
     @property
     def span(self) -> float:

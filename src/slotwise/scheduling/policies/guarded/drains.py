@@ -12,7 +12,9 @@ The server drains for i in two cases, whichever comes first.
 type j runs, and nobody waits of the types that l holds. A job that has waited so long is likely to wait long again.
 
 *It is overdue.* i has waited more than 2 `overdue` times the mean time that jobs spend in the system. Such a drain begins only while all drains so far
-have taken less than `drain_share` of the time of all servers. From `overdue` times on i already goes first where room appears and it fits.
+have taken less than `drain_share` of the time of all servers; what was not used may be saved up for a while only. From `overdue` times on i already goes first where room appears and it fits.
+
+A drain that takes more than `drain_limit` times what drains take is given up: with service times of a heavy tail it may wait for one job for ever.
 
 And a server that is empty goes on with the type that it has just served, if nobody else of that type runs and its next job has waited longest of
 all. Where small jobs have piled up meanwhile, the drain would have to be paid again for every large job otherwise.
@@ -38,6 +40,7 @@ from slotwise.scheduling.policies.guarded.memory import (
     BEGAN,
     CLOCK,
     CREDIT,
+    DRAIN_LIMIT,
     DRAIN_SHARE,
     DRAINS,
     EXPECTED,
@@ -87,6 +90,8 @@ LEARNS = 0.125
 """what one drain counts in how much longer drains are than thought"""
 SHORTEST = 0.1
 """mean service times: no drain is thought to be shorter"""
+SAVED = 2.0
+"""mean service times of one server: so much may be saved up for drains"""
 
 
 @kernel
@@ -100,7 +105,8 @@ def notice_queue(s: State) -> None:
     """At every EVERY-th arrival: the mean queue, and what may be spent on drains for jobs that are overdue."""
     numbers, seen = policy_floats(s), policy_ints(s)[ARRIVED] // EVERY
     numbers[MEAN_QUEUE] += (s.n_waiting - numbers[MEAN_QUEUE]) / min(WINDOW, seen)
-    numbers[CREDIT] += numbers[DRAIN_SHARE] * s.n_servers * EVERY
+    credit = numbers[CREDIT] + numbers[DRAIN_SHARE] * s.n_servers * EVERY
+    numbers[CREDIT] = min(credit, SAVED * (s.n_running + 1))
 
 
 @kernel
@@ -170,6 +176,14 @@ def has_drained(s: State, server: int) -> bool:
     """Whether the server drained for somebody who is there now, or waits no more."""
     j = drained_for(s, server)
     return j >= 0 and bool(running(s)[server, j] >= configuration(s)[server, j] or queue_length(s)[j] == 0)
+
+
+@kernel
+def is_hopeless(s: State, server: int) -> bool:
+    """Whether the drain of the server takes far longer than drains take."""
+    took = float(s.last_sequence) - float_field(s, BEGAN)[server]
+    usual = max(1.0, policy_floats(s)[STRETCH]) * float_field(s, EXPECTED)[server]
+    return bool(took > policy_floats(s)[DRAIN_LIMIT] * usual)
 
 
 @kernel

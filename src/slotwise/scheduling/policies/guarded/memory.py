@@ -17,6 +17,7 @@ STANDING = MEMORY.number("standing", kept=False)
 PATIENCE = MEMORY.number("patience", kept=False)
 OVERDUE = MEMORY.number("overdue", kept=False)
 DRAIN_SHARE = MEMORY.number("drain_share", kept=False)
+DRAIN_LIMIT = MEMORY.number("drain_limit", kept=False)
 
 # `turning`
 SPOILS = MEMORY.count("spoils", start=1)

@@ -70,9 +70,12 @@ class GuardedOptions(BetaOptions, FitOptions):
         le=1,
         description="a server drains for an overdue job only while all drains have taken less than this share of the servers' time",
     )
-    durations: Literal["none", "exact", "estimate"] = Field(
-        "none",
-        description="how long jobs are expected to run: not known; as each job says (in simulations: the truth); in simulations also users' estimates (column `estimate` of a trace)",
+    drain_limit: float = Field(
+        4.0, gt=0, description="a drain is given up when it has taken so many times what drains take"
+    )
+    durations: Literal["auto", "none", "exact", "estimate"] = Field(
+        "auto",
+        description="how long jobs are expected to run. none: not known; exact: as each job says (in simulations: the truth); estimate: users' estimates (simulations, column `estimate` of a trace); auto: estimate where a trace has them, else none",
     )
 
 
@@ -93,7 +96,7 @@ class Guarded(Policy):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.needs_durations = self.options.durations != "none"
+        self.needs_durations = self.options.durations in ("exact", "estimate")
         if self.needs_durations:  # other functions decide, and they look at more
             self.keeps = self.keeps - {"unlike"} | {"line", "lists"}
             self.late = (*self.late, expected.make_plan, expected.place)
@@ -103,6 +106,13 @@ class Guarded(Policy):
     @property
     def uses_estimates(self) -> bool:
         return bool(self.options.durations == "estimate")
+
+    def with_estimates(self) -> Policy:
+        if self.options.durations != "auto":
+            return self
+        made = type(self)(**self.options.model_dump(exclude_unset=True) | {"durations": "estimate"})
+        made.origin = self.origin
+        return made
 
     def prepare(self, store: Store) -> None:
         o: GuardedOptions = self.options
@@ -114,7 +124,8 @@ class Guarded(Policy):
             whole[memory.PLACE], whole[memory.PLAN] = late(expected.place), late(expected.make_plan)
         real[memory.BASE], real[memory.EXPONENT], real[memory.POWER] = o.tightness, o.size_exponent, o.scarcity
         real[memory.FLOOR], real[memory.STANDING], real[memory.PERSISTENCE] = o.floor, o.standing, o.persistence
-        real[memory.PATIENCE], real[memory.OVERDUE], real[memory.DRAIN_SHARE] = o.patience, o.overdue, o.drain_share
+        real[memory.PATIENCE], real[memory.OVERDUE] = o.patience, o.overdue
+        real[memory.DRAIN_SHARE], real[memory.DRAIN_LIMIT] = o.drain_share, o.drain_limit
         store.put_score(1.0 / np.maximum(store.sizes.capacity.max(axis=0), 1))
 
     def learnt(self, store: Store, names: Names) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from slotwise.scheduling.policies.guarded.drains import (
     end_drain,
     go_on_with,
     has_drained,
+    is_hopeless,
     notice_queue,
     serve_overdue,
 )
@@ -283,8 +284,8 @@ def end_turn(s: State, server: int) -> None:
 
 @kernel
 def look_at_turns(s: State) -> None:
-    """Give up the turns that have lost too much, but no drains: these were weighed before. Seldom enough that looking at all servers costs
-    little."""
+    """Give up the turns that have lost too much, and the drains that take too long: what they lose was weighed before. Seldom enough that looking at
+    all servers costs little."""
     whole = policy_ints(s)
     if whole[CLOCK] < whole[NEXT_LOOK]:
         return
@@ -294,7 +295,8 @@ def look_at_turns(s: State) -> None:
             row = float_table(s, TURN)[server]
             ran = max(int_field(s, RAN)[server], s.n_running)  # a server that drains may be all there is
             enough = policy_floats(s)[PERSISTENCE] * math.pow(2.0, row[TRIES]) * ran
-            if lose(s, server, row[SHORT]) >= enough and drained_for(s, server) < 0:
+            lost = lose(s, server, row[SHORT])
+            if is_hopeless(s, server) if drained_for(s, server) >= 0 else lost >= enough:
                 row[TRIES] += 1.0
                 end_turn(s, server)
 
