@@ -37,7 +37,7 @@ def rows() -> dict[str, dict[str, Any]]:
             if servers < 100_000 or policy in ("algorithm1", "best-fit", "first-fit", "guarded"):
                 found[f"table1: {policy}, {servers:,} servers"] = {"policy": policy, "servers": servers}
     for policy in ("algorithm1", "guarded", "best-fit"):
-        for types, resources in ((10, 2), (30, 2), (10, 1), (10, 4)):
+        for types, resources in ((3, 2), (10, 2), (30, 2), (100, 2), (10, 1), (10, 4)):
             name = f"growth: {policy}, {types} types, {resources} resources"
             found[name] = {"policy": policy, "types": types, "resources": resources}
     for policy in ("algorithm1", "best-fit", "guarded"):

@@ -15,6 +15,7 @@ PACKAGE = Path(slotwise.__file__).parent
 FLOORS = [
     {"errors", "_version", "_compiler"},
     {"_kernel"},
+    {"_index"},
     {"files"},
     {"looks"},
     {"model"},

@@ -263,6 +263,35 @@ def test_search_finds_the_best_of_many_types(resources: int, whole: bool) -> Non
             assert weight == pytest.approx(every.best(weights)[1], rel=1e-9)
 
 
+@pytest.mark.core
+def test_a_search_that_remembers_the_last_one_finds_the_best() -> None:
+    """As a scheduler asks: the same memory for all searches, from one to the next few weights change, or none, or all; whole servers and rests."""
+    rng = np.random.default_rng(12)
+    demand = rng.integers(20, 61, (16, 2))
+    demand[12:] = demand[:4]
+    space = Space.additive(demand, [100, 100], rng.random(16) < 0.9)
+    search, every = make_solver("search", space), make_solver("enumerate", space)
+    params_f, params_i = search.params_f.copy(), search.params_i.copy()
+    scratch_f, scratch_i = np.full(search.scratch_f_size, np.nan), np.full(search.scratch_i_size, -7)
+    weights, out = np.zeros(16), np.zeros(16, np.int64)
+    for step in range(60):
+        changed = rng.integers(0, 16, (0, 1, 3, 16)[step % 4])
+        weights[changed] = rng.integers(0, 6, len(changed)) if step < 40 else rng.random(len(changed)).round(2)
+        order = rng.permutation(16)
+        weight = solve(
+            search.kind, weights, demand, space.capacity, order, scratch_f, scratch_i, params_f, params_i, out
+        )
+        assert space.feasible(out)
+        assert weight == pytest.approx(every.best(weights)[1], rel=1e-9)
+        again, same = search.best(weights, order=order)  # it remembers nothing, and decides the same
+        assert (again.tolist(), same) == (out.tolist(), weight)
+        rest = Space.additive(demand, rng.integers(20, 100, 2), space.counts > 0)
+        room = rest.capacity
+        weight = solve(search.kind, weights, demand, room, order, scratch_f, scratch_i, params_f, params_i, out)
+        assert rest.feasible(out)
+        assert weight == pytest.approx(make_solver("enumerate", rest).best(weights)[1], rel=1e-9)
+
+
 @pytest.mark.parametrize("resources", [2, 3])
 @pytest.mark.parametrize("largest", [0.1, 0.3, 0.6])
 def test_auto_is_near_the_best_with_a_hundred_types(resources: int, largest: float) -> None:

@@ -175,6 +175,27 @@ def test_fit_index_survives_collisions() -> None:
     check_groups(store)
 
 
+@pytest.mark.core
+@pytest.mark.parametrize("n_resources", [1, 2, 3, 11])
+def test_the_grid_says_which_room_is_in_a_cell(n_resources: int) -> None:
+    """Of every free vector: it lies between the edges of the cell that it is filed in, and of no step before or after."""
+    rng = np.random.default_rng(n_resources)
+    capacity = rng.integers(0, 3000, (3, n_resources))
+    capacity[0, 0] = LARGEST
+    steps, edges = fitindex.grid(capacity)
+    axis, axes = fitindex.axis_cells(n_resources), min(n_resources, fitindex.MAX_AXES)
+    assert len(np.unique(steps, axis=0)) == len(steps) == axis**axes
+    for c in range(3):
+        for _ in range(100):
+            room = [int(rng.integers(0, whole + 1)) for whole in capacity[c]]
+            cell = 0
+            for r in range(axes):
+                cell = cell * axis + room[r] * axis // (int(capacity[c, r]) + 1)
+            for r in range(n_resources):
+                edge, step = edges[c * n_resources + r], steps[cell, r]
+                assert edge[step] <= room[r] < edge[step + 1]
+
+
 def test_fit_index_with_the_largest_sizes() -> None:
     """Sizes up to the largest that the model admits: nothing overflows."""
     top = LARGEST - 1

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate, chain
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -133,8 +134,8 @@ class Solver:
             order,
             np.empty(self.scratch_f_size),
             np.empty(self.scratch_i_size, np.int64),
-            self.params_f,
-            self.params_i,
+            self.params_f.copy(),  # a kernel may note there what its next call can use
+            self.params_i.copy(),
             out,
         )
         return out, float(weight)
@@ -302,34 +303,42 @@ def _branching(name: str, space: Space, epsilon: float, reason: str) -> Solver:
     """A solver by branch and bound; with epsilon = 0 it is an argmax over all configurations."""
     assert space.demand is not None
     J, R = space.demand.shape
-    params = np.array([epsilon]), _searching(space, 0)
-    sizes = (2 * R + 4) * (J + 1) + 2 * J + R, 4 * J + 2 * R + R * (J + 1)
+    params = np.array([epsilon] + [0.0] * J), _searching(space, 0)
+    sizes = (2 * R + 7) * (J + 1) + R, 4 * J + 2 * R + 3 * R * (J + 1)
     exact = epsilon == 0.0
     return Solver(name, name, 1.0 - epsilon, exact, reason, space, BRANCH_AND_BOUND, None, *params, *sizes)
 
 
 def _searching(space: Space, nodes: int) -> I8:
-    """`params_i` of the branch and bound: at most so many nodes, the least that types ask for, and of each type some that may replace it."""
+    """`params_i` of the branch and bound: at most so many nodes, the least that types ask for, who may replace whom, and room to note who does."""
     assert space.demand is not None
     least = space.demand[space.fitting].min(axis=0)
-    return _whole_params(space, nodes, *(int(size) for size in least), *_smaller(space))
+    return _whole_params(
+        space, nodes, *(int(size) for size in least), *_replacers(space), *[0] * (space.n_types + 1)
+    )
 
 
 @lru_cache(maxsize=8)
-def _smaller(space: Space) -> tuple[int, ...]:
-    """For each type REPLACERS others that ask for no more, the largest of them first, since these weigh most as a rule; ~i for a type i that asks for
-    as much, such as the type itself, which never replaces it, where there are no more."""
+def _replacers(space: Space) -> tuple[int, ...]:
+    """How many others are listed for each type; for each type so many that ask for no more, the largest of them first, since these weigh most as a rule,
+    then the type itself, which never replaces it, where there are no more; where the lists end of those that a type may replace, and these
+    lists. A type i is 2 i + 1 where it asks for less in some resource than the one that it replaces, else 2 i."""
     assert space.demand is not None
     assert space.capacity is not None
-    demand, lists = space.demand, np.empty((space.n_types, REPLACERS), np.int64)
+    demand, types = space.demand, range(space.n_types)
     size = (demand / np.maximum(space.capacity, 1)).sum(axis=1)
     fitting = space.fitting[np.argsort(-size[space.fitting], kind="stable")]
-    for j in range(space.n_types):
-        lists[j] = ~j
-        other = fitting[(demand[fitting] <= demand[j]).all(axis=1) & (fitting != j)][:REPLACERS]
-        same = (demand[other] == demand[j]).all(axis=1)
-        lists[j, : len(other)] = np.where(same, ~other, other)
-    return tuple(lists.ravel().tolist())
+    smaller: list[int] = []
+    larger: list[list[int]] = [[] for _ in types]
+    for j in types:
+        others = fitting[(demand[fitting] <= demand[j]).all(axis=1) & (fitting != j)][:REPLACERS].tolist()
+        for i in others:
+            less = int((demand[i] != demand[j]).any())
+            smaller.append(2 * i + less)
+            larger[i].append(2 * j + less)
+        smaller += [2 * j] * (REPLACERS - len(others))
+    ends = [0, *accumulate(map(len, larger))]
+    return (REPLACERS, *smaller, *ends, *chain.from_iterable(larger))
 
 
 def _approximate(space: Space, epsilon: float, budget: int | None) -> Solver:

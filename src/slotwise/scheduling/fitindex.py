@@ -56,6 +56,19 @@ def cells_per_class(n_resources: int) -> int:
     return int(axis_cells(n_resources) ** min(n_resources, MAX_AXES))
 
 
+def grid(capacity: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(cells, R): which step along each resource a cell is. (C R, steps + 1): where each step begins, in the free room of a class, so that no search
+    divides. With x free of a resource, of which a class has c, the step is floor(x steps / (c + 1))."""
+    C, R = capacity.shape
+    axis, axes = axis_cells(R), min(R, MAX_AXES)
+    steps = np.zeros((cells_per_class(R), R), np.int64)
+    steps[:, :axes] = np.stack(np.unravel_index(np.arange(len(steps)), (axis,) * axes), axis=1)
+    whole = capacity.reshape(-1, 1) + 1
+    edges = -(-np.arange(axis + 1) * whole // axis)
+    edges[np.arange(C * R) % R >= MAX_AXES, 1:] = whole[np.arange(C * R) % R >= MAX_AXES]
+    return steps, np.ascontiguousarray(edges)
+
+
 @kernel
 def groups(s: State) -> NDArray[np.int64]:
     """(S + 1, 8); row S heads the chain of unused groups."""
@@ -78,6 +91,18 @@ def cells(s: State) -> NDArray[np.int64]:
 def filled(s: State) -> NDArray[np.int64]:
     """(C, 1 + 32): which cells of a class are not empty, 32 to a word; before these words a bit for each that is not zero."""
     return int_rows(s.at_filled, s.n_classes, 1 + WORDS)
+
+
+@kernel
+def steps(s: State) -> NDArray[np.int64]:
+    """(cells, R): see `grid`."""
+    return int_rows(s.at_cell_steps, s.max_cells, s.n_resources)
+
+
+@kernel
+def edges(s: State) -> NDArray[np.int64]:
+    """(C R, steps + 1): see `grid`."""
+    return int_rows(s.at_cell_edges, s.n_classes * s.n_resources, s.n_cell_axis + 1)
 
 
 @kernel
@@ -351,8 +376,7 @@ def group_after(s: State, g: int, mask: int) -> int:
 @kernel
 def best(s: State, need: NDArray[np.int64]) -> int:
     """A server of least score whose free room covers the need, -1 where there is none."""
-    axis, axes = s.n_cell_axis, min(s.n_resources, MAX_AXES)
-    all_groups, rooms = groups(s), group_free(s)
+    R, all_groups, rooms = s.n_resources, groups(s), group_free(s)
     least, winner = np.inf, -1
     for c in range(s.n_classes):
         if not may_hold(s, c):
@@ -360,9 +384,9 @@ def best(s: State, need: NDArray[np.int64]) -> int:
         coefficients, size, words = score(s)[c], capacity(s)[c], filled(s)[c]
         if need[0] > size[0]:
             continue
-        block, first, mask = axis ** (axes - 1), first_cell(s, c, need), columns(s, c, need)
-        rest_least = coefficients[s.n_resources]
-        for r in range(1, s.n_resources):
+        first, mask, begin = first_cell(s, c, need), columns(s, c, need), edges(s)[c * R : c * R + R]
+        rest_least = coefficients[R]
+        for r in range(1, R):
             rest_least += coefficients[r] * (need[r] if coefficients[r] > 0 else size[r])
         rows = words[0] & (np.int64(-1) << (first >> 5))
         while rows != 0:
@@ -370,7 +394,7 @@ def best(s: State, need: NDArray[np.int64]) -> int:
             rows &= rows - 1
             if coefficients[0] > 0:
                 # what follows has no less of the first resource, and so no better score
-                low = (((row << 5) // block) * (size[0] + 1) + axis - 1) // axis
+                low = begin[0, steps(s)[row << 5, 0]]
                 if rest_least + coefficients[0] * max(low, need[0]) > least + MARGIN:
                     break
             word = words[1 + row] & mask
@@ -380,26 +404,16 @@ def best(s: State, need: NDArray[np.int64]) -> int:
                 cell = (row << 5) + trailing_zeros(word)
                 word &= word - 1
                 # the cell's bounds, resource by resource: does its upper corner cover, what is the best score in it?
-                rest = cell
-                bound, covers = coefficients[s.n_resources], True
-                for r in range(s.n_resources - 1, -1, -1):
-                    low, high = np.int64(0), size[r]
-                    if r < axes:
-                        step = rest % axis
-                        rest //= axis
-                        low = (step * (size[r] + 1) + axis - 1) // axis
-                        high = ((step + 1) * (size[r] + 1) + axis - 1) // axis - 1
-                    if high < need[r]:
-                        covers = False
-                        break
+                step, bound, covers = steps(s)[cell], coefficients[R], True
+                for r in range(R):
+                    low, high = begin[r, step[r]], begin[r, step[r] + 1] - 1
+                    covers &= high >= need[r]
                     bound += coefficients[r] * (max(low, need[r]) if coefficients[r] > 0 else high)
                 g = cells(s)[c, cell] if covers and bound < least else -1
                 while g >= 0:
-                    value, covers = coefficients[s.n_resources], True
-                    for r in range(s.n_resources):
-                        if rooms[g, r] < need[r]:
-                            covers = False
-                            break
+                    value, covers = coefficients[R], True
+                    for r in range(R):
+                        covers &= rooms[g, r] >= need[r]
                         value += coefficients[r] * rooms[g, r]
                     if covers and value < least:
                         least, winner = value, all_groups[g, FIRST]

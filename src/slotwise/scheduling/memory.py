@@ -20,6 +20,7 @@ from numba.extending import intrinsic, overload
 from numba.np.arrayobj import make_array, populate_array
 from numpy.typing import NDArray
 
+from slotwise._index import natural as natural  # beside the views that it indexes
 from slotwise._kernel import JIT
 
 LATE: dict[int, Callable[[Any, int, int], None]] = {}
@@ -35,15 +36,6 @@ if JIT:
             return builder.inttoptr(arguments[0], target.get_value_type(types.voidptr))
 
         return types.voidptr(types.int64), generate
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def natural(context: Any, n: Any) -> Any:
-        """n, which is not negative, and is now known not to be: no index needs to be looked at for counting from the end."""
-
-        def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return builder.and_(arguments[0], target.get_constant(types.int64, 2**63 - 1))
-
-        return types.int64(types.int64), generate
 
     @intrinsic  # type: ignore[untyped-decorator]
     def trailing_zeros(context: Any, word: Any) -> Any:
@@ -147,10 +139,6 @@ else:
     def pointer(address: int) -> int:
         """The address itself."""
         return address
-
-    def natural(n: int) -> int:
-        """n itself."""
-        return int(n)
 
     def trailing_zeros(word: int) -> int:
         """The position of the lowest set bit of a word that is not zero."""

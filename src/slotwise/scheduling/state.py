@@ -177,6 +177,8 @@ class State:
     at_group_free: int
     at_cells: int
     at_filled: int
+    at_cell_steps: int
+    at_cell_edges: int
     at_hash: int
     at_score: int
     at_need: int

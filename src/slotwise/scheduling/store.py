@@ -388,6 +388,9 @@ class Store:
         self.put("cells", np.full((s.n_classes, n_cells), -1, np.int64))
         self.put("filled", np.zeros((s.n_classes, 1 + fitindex.WORDS), np.int64))
         self.put("hash", np.full(s.n_slots_hash, -1, np.int64))
+        steps, edges = fitindex.grid(self.sizes.capacity)
+        self.put("cell_steps", steps)
+        self.put("cell_edges", edges)
         if s.keeps_fit:
             fitindex.clear(s)
 

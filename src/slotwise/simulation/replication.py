@@ -206,7 +206,7 @@ def _drive(
     store, agenda, meters, hooks, source, timeline, limits, _ = ready
     state: Any = store.state
     a, m = agenda.record, meters.record
-    chunk, demands, wanted = _Empty, _demands(_Empty, store), FIRST_CHUNK
+    chunk, demands = _Empty, _demands(_Empty, store)
     kept: list[NDArray[np.int64]] = []
     changes, events = timeline.any, (np.zeros(0), np.zeros((0, 3), np.int64))
     while True:
@@ -236,8 +236,7 @@ def _drive(
         else:
             if stopped is not None and stopped():
                 raise StoppedError
-            chunk = source.next(wanted)
-            wanted = CHUNK
+            chunk = source.next(FIRST_CHUNK if chunk is _Empty else limits.chunk(a))
             if len(chunk) == 0:
                 if limits.until is None or a.at_job == 0:
                     return kept
@@ -313,6 +312,15 @@ class _Limits:
             agenda.limit_time, agenda.warm_time = self.until, self.warmup * self.until
         meter.sample_every = (1.0 if jobs.period is None else ODD) / max(jobs.rate, 1e-300)
         meter.slowdown_floor = 0.01 * jobs.typical_service
+
+    def chunk(self, agenda: Any) -> int:
+        """So many jobs are drawn at a time: hardly more than can still come, for with many types each chunk draws ahead for all of them."""
+        left = CHUNK
+        if self.events is not None:
+            left = self.events - int(agenda.events)
+        elif self.jobs is not None:
+            left = self.jobs - int(agenda.arrivals)
+        return max(FIRST_CHUNK, min(CHUNK, left))
 
     def done(self, agenda: Any, now: float) -> float:
         """The share of the run that is done."""

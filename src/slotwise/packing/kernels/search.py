@@ -15,6 +15,7 @@ import numpy as np
 
 from slotwise._kernel import kernel
 from slotwise.packing.kernels.fill import F8, I8, covers, covers_all, fill, fits, total
+from slotwise.packing.kernels.replaced import unbeaten
 
 ROUNDING = 1e-12  # relative; bounds are raised by it, so that rounding never cuts the optimum
 
@@ -102,55 +103,89 @@ def undominated(weights: F8, demand: I8, types: I8, m: int) -> int:
 
 
 @kernel
-def _unreplaced(weights: F8, demand: I8, capacity: I8, order: I8, may: I8, smaller: I8, types: I8) -> int:
-    """The types that weigh something, fit, and are replaced by none of some that ask for no more, in this order; returns how many. Each type j has
-    as many entries in `smaller`: i, which asks for no more in all and less in some resource; or ~i, which asks for the same and must weigh
-    more, or the two would replace each other."""
-    J, m = len(order), 0
-    each = len(smaller) // J
-    for n in range(J):
-        j = order[n]
-        mine = weights[j]
-        if may[j] == 0 or mine <= 0.0:
-            continue
-        replaced = False
-        for e in range(j * each, j * each + each):  # to the end: no branch that nobody can predict
-            i = smaller[e]
-            replaced |= weights[i] >= mine if i >= 0 else weights[~i] > mine
-        if not replaced and covers(capacity, demand, j):  # who replaces a type that fits does fit
-            types[m] = j
-            m += 1
-    return m
+def _by_value(weights: F8, demand: I8, types: I8, m: int, price: F8, value: F8, weight: F8, size: I8) -> None:
+    """Put types[:m] into falling value_i = w / (y.d), with their weights and demands beside them; equal ones stay as they are."""
+    R = demand.shape[1]
+    for i in range(m):
+        j = types[i]
+        cost = 0.0
+        for n in range(R):
+            cost += price[n] * demand[j, n]
+        mine = weights[j] / cost
+        h = i
+        while h > 0 and value[h - 1] < mine:
+            value[h], types[h] = value[h - 1], types[h - 1]
+            h -= 1
+        value[h], types[h] = mine, j
+    for i in range(m):
+        weight[i] = weights[types[i]]
+        for n in range(R):
+            size[i * R + n] = demand[types[i], n]
 
 
 @kernel
-def _worth_trying(
-    weights: F8, demand: I8, capacity: I8, types: I8, m: int, price: F8, best: float, value: F8
-) -> int:
-    """Keep, in types[:m], those that may be in a configuration of more than the best weight so far; returns how many. They come in
-    falling value_j = w_j / (y.d_j). With z = max_j value_j no configuration weighs more than z y.c, and none that
-    has a job of type j more than z y.c - (z y.d_j - w_j)."""
-    R, z, whole = demand.shape[1], 0.0, 0.0
+def _start(m: int, types: I8, weight: F8, size: I8, free: I8, out: I8) -> float:
+    """Fill what is free in falling value, each type as often as it fits; returns the weight added. That is near the best on large servers."""
+    R, found = len(free), 0.0
+    for i in range(m):
+        count = _times(size, i, free)
+        if count > 0:
+            found += count * weight[i]
+            out[types[i]] += count
+            for n in range(R):
+                free[n] -= count * size[i * R + n]
+    return found
+
+
+@kernel
+def _times(size: I8, i: int, free: I8) -> int:
+    """How many of the i-th of the types fit into `free`."""
+    R, most = len(free), -1
+    for n in range(R):
+        if size[i * R + n] > free[n]:
+            return 0  # most often, and without a division
+    for n in range(R):
+        one = size[i * R + n]
+        if one > 0:
+            count = free[n] // one if 2 * one <= free[n] else 1
+            if most < 0 or count < most:
+                most = count
+    return max(most, 0)
+
+
+@kernel
+def _worth_trying(m: int, types: I8, capacity: I8, price: F8, best: float, value: F8, weight: F8, size: I8) -> int:
+    """Keep those that may be in a configuration of more than the best weight so far; returns how many. With z = max_i value_i no configuration weighs
+    more than z y.c, and none that has a job of type i more than z y.c - (z y.d_i - w_i)."""
+    R, whole, kept = len(capacity), 0.0, 0
     for n in range(R):
         whole += price[n] * capacity[n]
+    z = value[0] * (1.0 + ROUNDING)
     for i in range(m):
         cost = 0.0
         for n in range(R):
-            cost += price[n] * demand[types[i], n]
-        value[types[i]] = weights[types[i]] / cost
-        z = max(z, value[types[i]])
-    left = 0
-    for i in range(m):
-        j = types[i]
-        if z * (whole - weights[j] / value[j]) + weights[j] <= best:
-            continue
-        h = left  # insertion sort: stable, so that equal types stay in `order`
-        while h > 0 and value[types[h - 1]] < value[j]:
-            types[h] = types[h - 1]
-            h -= 1
-        types[h] = j
-        left += 1
-    return left
+            cost += price[n] * size[i * R + n]
+        if z * (whole - cost) + weight[i] > best:
+            types[kept], value[kept], weight[kept] = types[i], value[i], weight[i]
+            for n in range(R):
+                size[kept * R + n] = size[i * R + n]
+            kept += 1
+    return kept
+
+
+@kernel
+def _fill_with_nothing(demand: I8, free: I8, order: I8, may: I8, smallest: I8, out: I8) -> None:
+    """Add jobs that weigh nothing, in this order, until no more fit."""
+    R = len(free)
+    for n in range(len(order)):
+        j = order[n]
+        if may[j] > 0 and covers(free, demand, j):
+            count = fits(demand, free, j)
+            out[j] += count
+            for r in range(R):
+                free[r] -= count * demand[j, r]
+            if not covers_all(free, smallest):
+                return
 
 
 @kernel
@@ -165,79 +200,101 @@ def branch_and_bound(
     params_i: I8,
     out: I8,
 ) -> float:
-    """params_f: eps. params_i after the J types: the most nodes (0: no limit); beyond them the weight returned is -1. Then, for each resource, what no
-    type asks for less of, and the types that may replace others (`_unreplaced`).
+    """params_f: eps, then J numbers. params_i after the J types: the most nodes (0: no limit), beyond which the weight returned is -1; for
+    each resource what no type asks for less of; how many are in each type's list; then `smaller`, `larger_ends`, `larger` and J + 1 numbers, `beaten`, of `unbeaten`. Its numbers
+    are 0 at first and are for the next call to find.
 
-    Scratch: (2 R + 4) (J + 1) + 2 J + R floats, 4 J + 2 R + R (J + 1) integers.
+    Scratch: (2 R + 7) (J + 1) + R floats, 4 J + 2 R + 3 R (J + 1) integers.
     """
     J, R = demand.shape
-    may, most_nodes = params_i[:J], params_i[J]
+    may, most_nodes, smallest = params_i[:J], params_i[J], params_i[J + 1 : J + 1 + R]
+    lists = J + 2 + R
+    ends = lists + params_i[lists - 1] * J
+    known = len(params_i) - J - 1
     labels = scratch_i[: J + R]
     types = scratch_i[J + R : 2 * J + R]
     count = scratch_i[2 * J + R : 3 * J + R]
-    done = scratch_i[3 * J + R : 4 * J + R]
+    heavy = scratch_i[3 * J + R : 4 * J + R]  # heaviest first
     free = scratch_i[4 * J + R : 4 * J + 2 * R]
-    least = scratch_i[
-        4 * J + 2 * R : 4 * J + 2 * R + R * (J + 1)
-    ]  # least[i * R + n]: no type of types[i:] asks for less
+    a, b = 4 * J + 2 * R, R * (J + 1)
+    least = scratch_i[a : a + b]  # least[i * R + n]: no type of types[i:] asks for less
+    size = scratch_i[a + b : a + 2 * b]
     a = (R + 1) * (J + 1)
-    b = (R + 1) * (J + 1)
-    tableau = scratch_f[:a]
-    density = scratch_f[a : a + b]  # density[i * (R + 1) + n]: the most weight per unit of n over types[i:]
-    reached = scratch_f[a + b : a + b + J + 1]  # the weight of types[:i]
-    price = scratch_f[a + b + J + 1 : a + b + J + 1 + R]
-    value = scratch_f[a + b + J + 1 + R : a + b + 2 * J + 1 + R]
-    heaviest = scratch_f[a + b + 2 * J + 1 + R : a + b + 3 * J + 2 + R]  # the weight of the heaviest of types[i:]
+    tableau, density = (
+        scratch_f[:a],
+        scratch_f[a : 2 * a],
+    )  # density[i * R + n]: the most weight per unit of n over types[i:]
+    a *= 2
+    reached = scratch_f[a : a + J + 1]  # the weight of types[:i]
+    heaviest = scratch_f[a + J + 1 : a + 2 * J + 2]  # the weight of the heaviest of types[i:]
+    value = scratch_f[a + 2 * J + 2 : a + 3 * J + 3]
+    weight = scratch_f[a + 3 * J + 3 : a + 4 * J + 4]
+    price = scratch_f[a + 4 * J + 4 : a + 4 * J + 4 + R]
 
     for j in range(J):
         out[j] = 0
-    smallest = params_i[J + 1 : J + 1 + R]
-    m = _unreplaced(weights, demand, capacity, order, may, params_i[J + 1 + R :], types)
+    m = unbeaten(
+        weights,
+        order,
+        may,
+        params_i[lists:ends],
+        params_i[ends : ends + J + 1],
+        params_i[ends + J + 1 : known],
+        params_f[1:],
+        params_i[known:],
+        types,
+    )
+    kept, step = 0, 1.0 - 1e-9  # weights that are whole numbers rise by 1 at least
+    for i in range(m):
+        j = types[i]
+        if covers(capacity, demand, j):
+            types[kept] = j
+            kept += 1
+            if weights[j] != np.floor(weights[j]):
+                step = 0.0
+    m = kept
     for n in range(R):
         free[n] = capacity[n]
-    chosen, heavy = labels, done  # no longer needed by then
+    chosen = labels  # no longer needed by then
     gave_up = False
     if m > 0:
         prices(weights, demand, capacity, types, m, tableau, labels, price)
-        # To begin with, the linear program's solution rounded down and filled: near the best on large servers.
+        # To begin with, the linear program's solution rounded down, and filled.
+        best = 0.0
         for n in range(R):
             if labels[m + n] < m:
                 j = types[labels[m + n]]
                 out[j] = min(fits(demand, free, j), int(tableau[n * (m + 1) + m] + 1e-9))
+                best += out[j] * weights[j]
                 for h in range(R):
                     free[h] -= out[j] * demand[j, h]
-        fill(weights, demand, free, types[:m], may, value, done, out)
-        best = total(weights, out)
+        _by_value(weights, demand, types, m, price, value, weight, size)
+        best += _start(m, types, weight, size, free, out)
         keep = (1.0 - params_f[0]) * (1.0 + ROUNDING)
+        limit = max(best / keep, best + step)
         for n in range(R):
             free[n] = capacity[n]
-        m = _worth_trying(weights, demand, capacity, types, m, price, best / keep, value)
-        for n in range(R + 1):
-            density[m * (R + 1) + n] = 0.0
-        heaviest[m] = 0.0
+        m = _worth_trying(m, types, capacity, price, limit, value, weight, size)
         for n in range(R):
+            density[m * R + n] = 0.0
             least[m * R + n] = capacity[n] + 1
-        step = 1.0 - 1e-9  # weights that are whole numbers rise by 1 at least
+        heaviest[m] = value[m] = 0.0
         for i in range(m - 1, -1, -1):
-            j = types[i]
-            if weights[j] != np.floor(weights[j]):
-                step = 0.0
-            heaviest[i] = max(heaviest[i + 1], weights[j])
+            heaviest[i] = max(heaviest[i + 1], weight[i])
             for n in range(R):
-                least[i * R + n] = min(least[(i + 1) * R + n], demand[j, n])
-                here = weights[j] / demand[j, n] if demand[j, n] > 0 else np.inf
-                density[i * (R + 1) + n] = max(density[(i + 1) * (R + 1) + n], here)
-            density[i * (R + 1) + R] = value[j]
+                one = size[i * R + n]
+                least[i * R + n] = min(least[(i + 1) * R + n], one)
+                here = weight[i] / one if one > 0 else np.inf
+                density[i * R + n] = max(density[(i + 1) * R + n], here)
         for i in range(m):
             h = i
-            while h > 0 and weights[heavy[h - 1]] < weights[types[i]]:
+            while h > 0 and weight[heavy[h - 1]] < weight[i]:
                 heavy[h] = heavy[h - 1]
                 h -= 1
-            heavy[h] = types[i]
+            heavy[h] = i
 
         nodes = 0
         reached[0] = 0.0
-        limit = max(best / keep, best + step)
         depth, i = 0, 0
         while True:
             # Down: the next type that fits, as often as it does, until the bound says that the rest is no use.
@@ -246,11 +303,11 @@ def branch_and_bound(
                 bound = 0.0
                 for n in range(R):
                     bound += price[n] * free[n]
-                bound *= density[i * (R + 1) + R]
+                bound *= value[i]
                 last = False  # whether one more job is all that fits
                 for n in range(R):
-                    if density[i * (R + 1) + n] < np.inf:
-                        bound = min(bound, density[i * (R + 1) + n] * free[n])
+                    if density[i * R + n] < np.inf:
+                        bound = min(bound, density[i * R + n] * free[n])
                     one = least[i * R + n]
                     if free[n] < 4 * one:  # only few more jobs fit: count them
                         more = int(free[n] >= one) + int(free[n] >= 2 * one) + int(free[n] >= 3 * one)
@@ -260,26 +317,23 @@ def branch_and_bound(
                     break
                 if last:
                     h = 0
-                    while (
-                        h < m and reached[depth] + weights[heavy[h]] > limit and not covers(free, demand, heavy[h])
-                    ):
+                    while h < m and reached[depth] + weight[heavy[h]] > limit and _times(size, heavy[h], free) == 0:
                         h += 1
-                    if h < m and reached[depth] + weights[heavy[h]] > limit:
-                        best = reached[depth] + weights[heavy[h]]
+                    if h < m and reached[depth] + weight[heavy[h]] > limit:
+                        best = reached[depth] + weight[heavy[h]]
                         limit = max(best / keep, best + step)
                         for j in range(J):
                             out[j] = 0
                         for d in range(depth):
                             out[types[chosen[d]]] = count[d]
-                        out[heavy[h]] += 1
+                        out[types[heavy[h]]] += 1
                     break
-                j = types[i]
-                count[depth] = fits(demand, free, j)
-                if count[depth] > 0:
-                    chosen[depth] = i
+                times = _times(size, i, free)
+                if times > 0:
+                    count[depth], chosen[depth] = times, i
                     for n in range(R):
-                        free[n] -= count[depth] * demand[j, n]
-                    reached[depth + 1] = reached[depth] + count[depth] * weights[j]
+                        free[n] -= times * size[i * R + n]
+                    reached[depth + 1] = reached[depth] + times * weight[i]
                     depth += 1
                 i += 1
             if reached[depth] > best:
@@ -293,20 +347,17 @@ def branch_and_bound(
             depth -= 1
             while depth >= 0:
                 i = chosen[depth]
-                j = types[i]
                 count[depth] -= 1
-                for n in range(R):
-                    free[n] += demand[j, n]
-                reached[depth + 1] = reached[depth] + count[depth] * weights[j]
+                reached[depth + 1] = reached[depth] + count[depth] * weight[i]
                 bound = 0.0
                 for n in range(R):
+                    free[n] += size[i * R + n]
                     bound += price[n] * free[n]
-                bound *= density[(i + 1) * (R + 1) + R]
-                if reached[depth + 1] + bound > limit:
+                if reached[depth + 1] + bound * value[i + 1] > limit:
                     break
                 # Fewer of this type only lowers this bound: types are in falling density.
                 for n in range(R):
-                    free[n] += count[depth] * demand[j, n]
+                    free[n] += count[depth] * size[i * R + n]
                 depth -= 1
             if depth < 0:
                 break
@@ -317,8 +368,15 @@ def branch_and_bound(
                 break
         for n in range(R):
             free[n] = capacity[n]
-            for j in range(J):
-                free[n] -= out[j] * demand[j, n]
+        for j in range(J):
+            if out[j] > 0:
+                for n in range(R):
+                    free[n] -= out[j] * demand[j, n]
+    if gave_up:
+        return -1.0
     if covers_all(free, smallest):
-        fill(weights, demand, free, order, may, value, done, out)
-    return -1.0 if gave_up else total(weights, out)
+        if params_f[0] == 0.0 and step > 0.0:  # then nothing that weighs anything fits
+            _fill_with_nothing(demand, free, order, may, smallest, out)
+        else:
+            fill(weights, demand, free, order, may, value, heavy, out)
+    return total(weights, out)

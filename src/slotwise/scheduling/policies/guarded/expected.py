@@ -96,7 +96,7 @@ def join(s: State, server: int, _: int) -> None:
     """The first may start on a new server earlier than its reservation."""
     turning.notice_server(s, server)
     if queues_are_long(s):
-        turning.refill(s, server)
+        turning.begin_to_pack(s, server)
     else:
         void(s, RESERVATION)
         call_at(policy_ints(s)[PLAN], s, server, NOBODY)

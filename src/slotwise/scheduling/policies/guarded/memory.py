@@ -32,7 +32,8 @@ RAN = MEMORY.counts("turn_ran", per="server")
 PLACE = MEMORY.count("place", kept=False)
 FILL = MEMORY.count("fill", kept=False)
 MAKE_USE = MEMORY.count("make_use", kept=False)
-"""where `place`, `find_filling` and `make_use` are, which are linked late"""
+GO_ON = MEMORY.count("go_on", kept=False)
+"""where `place`, `find_filling`, `make_use` and `go_on` are, which are linked late"""
 
 # `expected`
 PLAN = MEMORY.count("plan", kept=False)

@@ -92,7 +92,7 @@ class Guarded(Policy):
     arrive, complete = staticmethod(turning.arrive), staticmethod(turning.complete)
     join, leave, cancel = staticmethod(turning.join), staticmethod(turning.leave), staticmethod(turning.cancel)
     stop, file = staticmethod(turning.stop), staticmethod(turning.file)
-    late: tuple[Any, ...] = (turning.make_use, turning.place, fillings.find_filling)
+    late: tuple[Any, ...] = (turning.make_use, turning.go_on, turning.place, fillings.find_filling)
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -119,7 +119,7 @@ class Guarded(Policy):
         write_beta(o, store)
         whole, real = store.arrays["policy_ints"], store.arrays["policy_floats"]
         whole[memory.PLACE], whole[memory.FILL] = late(turning.place), late(fillings.find_filling)
-        whole[memory.MAKE_USE] = late(turning.make_use)
+        whole[memory.MAKE_USE], whole[memory.GO_ON] = late(turning.make_use), late(turning.go_on)
         if self.needs_durations:
             whole[memory.PLACE], whole[memory.PLAN] = late(expected.place), late(expected.make_plan)
         real[memory.BASE], real[memory.EXPONENT], real[memory.POWER] = o.tightness, o.size_exponent, o.scarcity

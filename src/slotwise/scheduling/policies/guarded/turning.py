@@ -26,6 +26,7 @@ from slotwise.scheduling.memory import call_at
 from slotwise.scheduling.moves import reindex, start, start_job
 from slotwise.scheduling.policies.fitting import fits, set_job_need, set_need, set_type_need
 from slotwise.scheduling.policies.guarded.drains import (
+    NOBODY,
     choose_drain,
     drained_for,
     end_drain,
@@ -40,6 +41,7 @@ from slotwise.scheduling.policies.guarded.floors import holders, release_slot, r
 from slotwise.scheduling.policies.guarded.gains import notice_arrival, notice_end
 from slotwise.scheduling.policies.guarded.memory import (
     CLOCK,
+    GO_ON,
     MAKE_USE,
     NEXT_LOOK,
     PERSISTENCE,
@@ -121,10 +123,7 @@ def take_in(s: State, j: int, i: int) -> None:
         if holders(s)[j] != kept:
             _place_smaller(s)
     elif looks_past_heads(s) and jobs(s)[i, SERVER] == WAITING:
-        set_job_need(s, i)
-        server = find_server(s, j)
-        if server >= 0:
-            start_job(s, i, server)
+        call_at(policy_ints(s)[PLACE], s, j, i + 1)
 
 
 def complete(s: State, j: int, server: int) -> None:
@@ -140,26 +139,35 @@ def stop(s: State, j: int, server: int) -> None:
 
 
 def make_use(s: State, server: int, j: int) -> None:
-    """The late part of both: compiled once. The job that has left was of type j."""
-    policy_ints(s)[CLOCK] += 1
-    if servers(s)[server, COUNT] == 0:
-        release_slots(s, server)
+    """The late part of both, and of `join`: compiled once. The job that has left was of type j; NOBODY where the server has come."""
+    left = j != NOBODY
+    if left:
+        policy_ints(s)[CLOCK] += 1
+        if servers(s)[server, COUNT] == 0:
+            release_slots(s, server)
     if servers(s)[server, MODE] == STALLED:
         go_on_turning(s, server)
     elif s.n_waiting > 0:
-        serve_overdue(s, server)
-        go_on_with(s, server, j)
+        if left:
+            serve_overdue(s, server)
+            go_on_with(s, server, j)
         refill(s, server)
-        drain(s)
-    if s.n_stalled > 0:
+        if left:
+            drain(s)
+    if left and s.n_stalled > 0:
         look_at_turns(s)
 
 
 def join(s: State, server: int, _: int) -> None:
     """A new server packs, and so does one that holds jobs."""
     notice_server(s, server)
-    if s.n_waiting > 0:
-        refill(s, server)
+    begin_to_pack(s, server)
+
+
+@kernel
+def begin_to_pack(s: State, server: int) -> None:
+    """Start what is best on a server that has come."""
+    call_at(policy_ints(s)[MAKE_USE], s, server, NOBODY)
 
 
 @kernel
@@ -247,8 +255,19 @@ def begin_turn(s: State, server: int) -> None:
 @kernel
 def go_on_turning(s: State, server: int) -> None:
     """Start what the slots admit; end the turn when all that the server holds is within them, its drain is over, or nobody waits."""
+    call_at(policy_ints(s)[GO_ON], s, server, 0)
+
+
+@kernel
+def give_up_turn(s: State, server: int) -> None:
+    """The server packs again, whatever it holds."""
+    call_at(policy_ints(s)[GO_ON], s, server, 1)
+
+
+def go_on(s: State, server: int, give_up: int) -> None:
+    """The late part of both: compiled once."""
     slots, on = configuration(s)[server], running(s)[server]
-    n = next_waiting(s, 0)
+    n = -1 if give_up else next_waiting(s, 0)
     while n >= 0:
         j = order(s)[0, n]
         while on[j] < slots[j] and queue_length(s)[j] > 0:
@@ -257,9 +276,11 @@ def go_on_turning(s: State, server: int) -> None:
                 break
             start(s, j, server)
         n = next_waiting(s, n + 1)
-    if s.n_waiting == 0 or holds_within(s, server, slots) or has_drained(s, server):
+    done = not give_up and (s.n_waiting == 0 or holds_within(s, server, slots) or has_drained(s, server))
+    if done:
         float_table(s, TURN)[server, TRIES] = 0.0
-        end_turn(s, server)
+    if done or give_up:
+        _end_turn(s, server)
     else:
         refresh_weights(s)
         best = best_weight(s, server)
@@ -269,7 +290,7 @@ def go_on_turning(s: State, server: int) -> None:
 
 
 @kernel
-def end_turn(s: State, server: int) -> None:
+def _end_turn(s: State, server: int) -> None:
     """The server packs again."""
     _forget_slots(s, server)
     servers(s)[server, MODE] = EMPTY
@@ -298,7 +319,7 @@ def look_at_turns(s: State) -> None:
             lost = lose(s, server, row[SHORT])
             if is_hopeless(s, server) if drained_for(s, server) >= 0 else lost >= enough:
                 row[TRIES] += 1.0
-                end_turn(s, server)
+                give_up_turn(s, server)
 
 
 @kernel
@@ -385,13 +406,21 @@ def place_heads(s: State, j: int) -> None:
     call_at(policy_ints(s)[PLACE], s, j, 0)
 
 
-def place(s: State, j: int, _: int) -> None:
-    """The late part of `place_heads`: compiled once, not anew in all that ask for it."""
+def place(s: State, j: int, one: int) -> None:
+    """The late part of `place_heads`: compiled once, not anew in all that ask for it. Or, where one > 0, place job one - 1 of type j, which is
+    behind others in line."""
     while queues(s)[j, HEAD] >= 0:
-        if use_slot(s, j):
+        if one > 0:
+            set_job_need(s, one - 1)
+        elif use_slot(s, j):
             continue
-        set_need(s, j)
+        else:
+            set_need(s, j)
         server = find_server(s, j)
+        if one > 0:
+            if server >= 0:
+                start_job(s, one - 1, server)
+            return
         if server < 0:
             if release_slot(s, j):
                 continue  # the room that was kept for this

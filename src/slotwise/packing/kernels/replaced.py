@@ -1,0 +1,67 @@
+"""Types that no best configuration needs, since another may take their place, kept up to date from search to search.
+
+Type i replaces type j where it asks for no more and weighs no less (or more, where both ask for the same: else two would replace each other). Of
+each type j only some that ask for no more are looked at: its list. Then
+
+    beaten_j = #{i in the list of j: i replaces j} + [w_j <= 0] + [the class does not hold j],
+
+and a search needs the types with beaten_j = 0. Who replaces a type that fits does fit, so this holds for any room. From one search to the
+next few weights change; where w_j does, the counts of j, and of those in whose lists j is, are all that can.
+"""
+
+from __future__ import annotations
+
+from slotwise._index import natural
+from slotwise._kernel import kernel
+from slotwise.packing.kernels.fill import F8, I8
+
+
+@kernel
+def _beats(one: float, other: float, less: int) -> int:
+    """Whether a type of weight `one` replaces one of weight `other`, where it asks for no more (less = 0: for the same)."""
+    return int(one > other) | (int(one == other) & less)
+
+
+@kernel
+def _count(weights: F8, may: I8, smaller: I8, each: int, j: int) -> int:
+    """beaten_j. The entry 2 i + 1 of a list is a type i that asks for less than j in some resource, 2 i one that asks for the same in all (such as j
+    itself, to fill up the list)."""
+    mine, found = weights[j], 0
+    for e in range(each):
+        entry = smaller[natural(j * each + e)]
+        found += _beats(weights[natural(entry >> 1)], mine, entry & 1)
+    return found + int(mine <= 0.0) + int(may[j] == 0)
+
+
+@kernel
+def unbeaten(
+    weights: F8, order: I8, may: I8, smaller: I8, larger_ends: I8, larger: I8, seen: F8, beaten: I8, types: I8
+) -> int:
+    """The types that a search needs, in this order; returns how many. `seen` are the weights for which `beaten` was counted, and beaten[J] says
+    whether it was. larger[larger_ends[j] : larger_ends[j + 1]] are the types in whose lists j is, as 2 k + 1 or 2 k in the same way."""
+    J = len(order)
+    each, changed = len(smaller) // J, 0
+    for j in range(J):  # here and below: no branch that nobody can predict
+        types[natural(changed)] = j
+        changed += int(weights[j] != seen[j])
+    if beaten[J] == 0 or changed * 4 > J:
+        beaten[J] = 1
+        for j in range(J):
+            seen[j] = weights[j]
+        for j in range(J):
+            beaten[j] = _count(seen, may, smaller, each, j)
+    else:
+        for n in range(changed):
+            j = natural(types[n])
+            old, new = seen[j], weights[j]
+            for e in range(natural(larger_ends[j]), natural(larger_ends[j + 1])):
+                k, less = natural(larger[e] >> 1), larger[e] & 1
+                beaten[k] += _beats(new, seen[k], less) - _beats(old, seen[k], less)
+            seen[j] = new
+            beaten[j] = _count(seen, may, smaller, each, j)
+    m = 0
+    for n in range(J):
+        j = natural(order[n])
+        types[natural(m)] = j
+        m += int(beaten[j] == 0)
+    return m
