@@ -31,7 +31,7 @@ class NaiveExpected(NaiveGuarded):
         )
         self.on, self.at, self.spare = -1, -math.inf, [0]
         self.off_schedule = False
-        self.reserved = self.stood = self.harmless_starts = self.tight = self.urgent_first = 0
+        self.reserved = self.too_many = self.stood = self.harmless_starts = self.tight = self.urgent_first = 0
 
     # -- urgency ----------------------------------------------------------------------------------------------------
 
@@ -119,6 +119,9 @@ class NaiveExpected(NaiveGuarded):
         return None
 
     def choose_first(self) -> Hashable | None:
+        if len(self.present()) > 1 and len(self.waiting()) > self.all_running():
+            self.too_many += 1
+            return None
         oldest = self.waiting()[0]
         if self.waited(oldest) >= self.overdue_age():
             self.overdue_first += 1

@@ -41,6 +41,7 @@ def test_the_core_places_as_the_naive_one_does(options: dict[str, Any], actual: 
     runs = [same(policy, seed, actual) for seed in range(RUNS)]
     if not JIT:
         return  # too few to meet all of these
+    assert sum(run.too_many for run in runs) > RUNS / 4, "never too many wait"
     assert sum(run.reserved for run in runs) > RUNS / 4, "nothing is reserved"
     assert sum(run.stood for run in runs) > RUNS / 4, "no reservation stands"
     assert sum(run.harmless_starts for run in runs) > RUNS / 4, "nobody starts on a reserved server"

@@ -35,7 +35,7 @@ class GuardedOptions(BetaOptions, FitOptions):
     scale: float = Field(20.0, gt=0, description="sublinear: how many waiting jobs count as many")
     power: float = Field(0.4, gt=0, lt=1, description="sublinear: how fast beta tends to 1")
     tightness: float = Field(
-        20.0, ge=0, description="c: how many waiting jobs of each type the tightness of a packing is worth"
+        40.0, ge=0, description="c: how many waiting jobs of each type the tightness of a packing is worth"
     )
     size_exponent: float = Field(
         1.0, ge=0, description="a waiting job counts (share of a server that it takes)^this"
