@@ -44,7 +44,8 @@ MOST_BLOCK = 8192
 MOST_BUFFERED = 1 << 18
 """arrivals of all types that are drawn ahead, about"""
 FIRST_BLOCK = 64
-"""arrivals of the busiest type that are drawn at first; then twice as many each time, so short runs draw little"""
+GROWTH = 4
+"""arrivals of the busiest type that are drawn at first; then so many times as many each time: short runs draw little, and few calls are made for many types"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,7 @@ class MergedSource:
             )
             empty = np.flatnonzero(self._position == self._size)
             for row in empty:
-                self._size[row] = min(2 * self._size[row], self._largest[row])
+                self._size[row] = min(GROWTH * self._size[row], self._largest[row])
                 self._refill(int(row))
             if filled == at_most or len(empty) == 0:
                 return Chunk(time[:filled], job_type[:filled], duration[:filled], None)
