@@ -123,11 +123,11 @@ class NaiveExpected(NaiveGuarded):
             self.too_many += 1
             return None
         oldest = self.waiting()[0]
-        if self.waited(oldest) >= self.overdue_age():
+        if self.waited(oldest) >= self.overdue_age(oldest):
             self.overdue_first += 1
             return oldest
         job = max(self.waiting(), key=self.urgency)
-        return job if self.waited(job) >= self.overdue_age() / self.overdue else None
+        return job if self.waited(job) >= self.mean_stay() else None
 
     def fill(self, number: int) -> None:
         if number not in self.present() or not any(self.lines):

@@ -411,16 +411,24 @@ class NaiveGuarded:
                 self.credit + self.drain_share * len(self.present()) * 16, 2.0 * (self.all_running() + 1)
             )
 
-    def overdue_age(self) -> float:
-        return float(self.overdue * (self.mean_queue + self.all_running()))
+    def mean_stay(self) -> float:
+        return float(self.mean_queue + self.all_running())
+
+    def overdue_age(self, job: Hashable) -> float:
+        pace = self.pace[self.type_of[job]]
+        return float(self.overdue * (self.mean_queue + max(1.0, 1.0 / (pace * pace)) * self.all_running()))
+
+    def lateness(self, job: Hashable) -> float:
+        return (len(self.age) - self.age[job]) / max(self.overdue_age(job), 1e-9)
 
     def serve_overdue(self, number: int) -> None:
         if len(self.age) < self.next_overdue:
             return
         while any(self.lines):
-            job = self.waiting()[0]
-            if len(self.age) - self.age[job] < self.overdue_age():
-                self.next_overdue = self.age[job] + int(0.5 * self.overdue_age())
+            job = max((line[0] for line in self.lines if line), key=self.lateness)
+            ratio = self.lateness(job)
+            if ratio < 1.0:
+                self.next_overdue = len(self.age) + int(0.5 * self.overdue * self.mean_stay() * (1.0 - ratio))
                 return
             if not self.fits(number, self.size[job]):
                 return
@@ -477,9 +485,9 @@ class NaiveGuarded:
         turning = sum(server.state == "turns" for server in self.servers.values())
         if not any(self.lines) or self.capped(turning, len(self.present())):
             return
-        goal = self.type_of[self.waiting()[0]]
-        waited = len(self.age) - self.age[self.waiting()[0]]
-        overdue = self.credit > 0 and waited >= 2 * self.overdue_age()
+        oldest = self.waiting()[0]
+        goal, waited = self.type_of[oldest], len(self.age) - self.age[oldest]
+        overdue = self.credit > 0 and waited >= 2 * self.overdue_age(oldest)
         if any(server.goal == goal for server in self.servers.values()) or (self.runs(goal) and not overdue):
             return
         able = [

@@ -11,8 +11,9 @@ The server drains for i in two cases, whichever comes first.
 *It pays.* The drain costs c_l to each who waits: to i and to all waiting jobs of other types. i has waited `patience` times that sum, nobody of
 type j runs, and nobody waits of the types that l holds. A job that has waited so long is likely to wait long again.
 
-*It is overdue.* i has waited more than 2 `overdue` times the mean time that jobs spend in the system. Such a drain begins only while all drains so far
-have taken less than `drain_share` of the time of all servers; what was not used may be saved up for a while only. From `overdue` times on i already goes first where room appears and it fits.
+*It is overdue.* i has waited more than 2 `overdue` times as long as it should be in the system: as jobs are in the mean, with its own type's mean service time instead of that of all where
+it is longer, since a wait that is long for a short job is none for a long one. Such a drain begins only while all drains so far
+have taken less than `drain_share` of the time of all servers; what was not used may be saved up for a while only. From `overdue` times on a job already goes first where room appears and it fits.
 
 A drain that takes more than `drain_limit` times what drains take is given up: with service times of a heavy tail it may wait for one job for ever.
 
@@ -83,6 +84,7 @@ from slotwise.scheduling.state import (
 )
 
 NOBODY = -1
+TINY = 1e-9
 EULER = 0.5772156649
 WINDOW = 256
 """moments over which the mean queue is taken"""
@@ -129,22 +131,43 @@ def age(s: State, j: int) -> int:
 
 
 @kernel
-def overdue_age(s: State) -> float:
-    """From which age on a job is overdue."""
-    return float(policy_floats(s)[OVERDUE] * (policy_floats(s)[MEAN_QUEUE] + s.n_running))
+def mean_stay(s: State) -> float:
+    """How long jobs are in the system in the mean, in arrivals."""
+    return float(policy_floats(s)[MEAN_QUEUE] + s.n_running)
+
+
+@kernel
+def overdue_age(s: State, j: int) -> float:
+    """From which age on a job of type j is overdue."""
+    longer = max(1.0, 1.0 / (paces(s)[j] * paces(s)[j]))  # S_j / S
+    return float(policy_floats(s)[OVERDUE] * (policy_floats(s)[MEAN_QUEUE] + longer * s.n_running))
+
+
+@kernel
+def most_overdue(s: State) -> tuple[int, float]:
+    """The type whose head of line has waited longest beside what would make it overdue, and that ratio."""
+    found, most_, n = NOBODY, -1.0, next_waiting(s, 0)
+    while n >= 0:
+        j = order(s)[0, n]
+        ratio = age(s, j) / max(overdue_age(s, j), TINY)
+        if ratio > most_:
+            found, most_ = j, ratio
+        n = next_waiting(s, n + 1)
+    return int(found), most_
 
 
 @kernel
 def serve_overdue(s: State, server: int) -> None:
-    """Room has appeared: jobs that are overdue go first, in the order of their arrival.
+    """Room has appeared: jobs that are overdue go first, those that are it most before the others.
 
-    Nobody is looked for again before the oldest has waited half as long as would make it overdue now."""
+    Nobody is looked for again before half the time has passed after which somebody can be."""
     if s.last_sequence < policy_ints(s)[NEXT_OVERDUE] or queues_are_long(s):
         return
     while s.n_waiting > 0:
-        j = oldest_type(s)
-        if age(s, j) < overdue_age(s):
-            policy_ints(s)[NEXT_OVERDUE] = sequence(s)[queues(s)[j, HEAD]] + int(0.5 * overdue_age(s))
+        j, ratio = most_overdue(s)
+        if ratio < 1.0:
+            soonest = policy_floats(s)[OVERDUE] * mean_stay(s) * (1.0 - ratio)
+            policy_ints(s)[NEXT_OVERDUE] = s.last_sequence + int(0.5 * soonest)
             return
         set_need(s, j)
         if not fits(s, server, need(s)):
@@ -210,7 +233,7 @@ def choose_drain(s: State) -> int:
         return NOBODY
     goal = oldest_type(s)
     waited = float(age(s, goal))
-    overdue = policy_floats(s)[CREDIT] > 0.0 and waited >= 2.0 * overdue_age(s)
+    overdue = policy_floats(s)[CREDIT] > 0.0 and waited >= 2.0 * overdue_age(s, goal)
     if drains(s)[goal] != 0 or (running_by_type(s)[goal] > 0 and not overdue):
         return NOBODY
     found, least = NOBODY, math.inf

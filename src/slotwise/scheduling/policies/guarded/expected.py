@@ -25,10 +25,10 @@ from slotwise.scheduling.memory import call_at
 from slotwise.scheduling.moves import reindex, start_job
 from slotwise.scheduling.policies.fitting import fits, set_job_need
 from slotwise.scheduling.policies.guarded import turning
-from slotwise.scheduling.policies.guarded.drains import overdue_age
+from slotwise.scheduling.policies.guarded.drains import mean_stay, overdue_age
 from slotwise.scheduling.policies.guarded.fillings import best_filling, refresh_weights
 from slotwise.scheduling.policies.guarded.gains import notice_end, queues_are_long
-from slotwise.scheduling.policies.guarded.memory import CLOCK, MAKE_USE, OVERDUE, PLAN, RESERVATION, SPOILS
+from slotwise.scheduling.policies.guarded.memory import CLOCK, MAKE_USE, PLAN, RESERVATION, SPOILS
 from slotwise.scheduling.policies.guarded.usable import notice_use
 from slotwise.scheduling.policies.reservation import (
     NOBODY,
@@ -62,7 +62,6 @@ from slotwise.scheduling.state import (
     largest_capacity,
     need,
     order,
-    policy_floats,
     policy_ints,
     queues,
     sequence,
@@ -173,11 +172,11 @@ def choose_first(s: State) -> int:
     """The oldest job if it is overdue, else the most urgent one, if it has waited for as long as jobs are in the system; -1 where nobody has, or too many wait."""
     if s.n_servers > 1 and s.n_waiting > s.n_running:
         return NOBODY  # room is scarce, and a reservation leaves some of it idle
-    oldest, limit = line.first_in_line(s), overdue_age(s)
-    if s.last_sequence - sequence(s)[oldest] >= limit:
+    oldest = line.first_in_line(s)
+    if s.last_sequence - sequence(s)[oldest] >= overdue_age(s, jobs(s)[oldest, TYPE]):
         return oldest
     i = line.most_urgent(s, largest_capacity(s), NOBODY, largest_capacity(s), np.inf)
-    return i if s.last_sequence - sequence(s)[i] >= limit / policy_floats(s)[OVERDUE] else NOBODY
+    return i if s.last_sequence - sequence(s)[i] >= mean_stay(s) else NOBODY
 
 
 @kernel
