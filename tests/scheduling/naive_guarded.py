@@ -221,13 +221,14 @@ class NaiveGuarded:
             self.start(j, best)
 
     def best_servers(self, job: Hashable, but: int = -1) -> list[int]:
-        """The packing servers, but one, on which the job spoils least, then leaves least."""
+        """The packing servers, but one, on which the job spoils least (a tenth of its price or less counts the same), then leaves least."""
         packing = [
             n
             for n, server in self.present().items()
             if n != but and server.state == "packs" and self.fits(n, self.size[job])
         ]
-        spoils = {n: self.spoilt(n, job) for n in packing}
+        little = 0.1 * self.price(self.type_of[job])
+        spoils = {n: max(little, self.spoilt(n, job)) for n in packing}
         least = [n for n in packing if spoils[n] < min(spoils.values()) + NEAR]
         left = {n: sum(self.shares(self.free(n))) for n in least}
         return [n for n in least if left[n] < min(left.values()) + NEAR]

@@ -50,7 +50,7 @@ from slotwise.scheduling.policies.guarded.memory import (
     SPOILS,
     TURN,
 )
-from slotwise.scheduling.policies.guarded.usable import TINY, count_servers, notice_use, spoilt
+from slotwise.scheduling.policies.guarded.usable import TINY, count_servers, notice_use, prices, spoilt
 from slotwise.scheduling.policies.slots import note_reason, share_of
 from slotwise.scheduling.queues import next_waiting
 from slotwise.scheduling.state import (
@@ -89,6 +89,8 @@ from slotwise.scheduling.weights import best_above, best_configuration, best_wei
 SHORT, SINCE, LOST, TRIES = 0, 1, 2, 3
 """of TURN, for each server: the share of its best weight that it lacks, since which event, what that
 has cost so far, and how many turns in a row it has given up"""
+LITTLE = 0.1
+"""of the price of a job: to spoil less is as good as to spoil nothing"""
 FEWEST_LOOKS, MOST_LOOKS, WORK = 16, 256, 2560
 """An arriving job looks at WORK / J kinds of servers, J the number of types, within these limits: a look takes longer with more types."""
 
@@ -441,7 +443,8 @@ def use_slot(s: State, j: int) -> bool:
 
 @kernel
 def find_server(s: State, j: int) -> int:
-    """The packing server on which the head of line of type j spoils least, then leaves least; -1 where it fits nowhere."""
+    """The packing server on which the head of line of type j spoils least, then leaves least; -1 where it fits nowhere. What would be spoilt may never have been used: a hole
+    of (2, 2) is no reason to keep jobs of (1, 2) out of it, and on servers that would be empty soon."""
     winner = fitindex.best(s, need(s))
     if winner < 0:
         return winner
@@ -454,8 +457,9 @@ def find_server(s: State, j: int) -> int:
     if not policy_ints(s)[SPOILS]:
         return winner
     least = spoilt(s, servers(s)[winner, CLASS], free(s)[winner], j, need(s))
-    if least < TINY:
-        return winner  # nothing spoilt, and the best fit
+    little = LITTLE * prices(s)[j]
+    if least <= little:
+        return winner  # next to nothing spoilt, and the best fit
     rooms, left = fitindex.group_free(s), math.inf
     looks = max(FEWEST_LOOKS, min(MOST_LOOKS, WORK // s.n_types))
     for c in range(s.n_classes):
@@ -474,7 +478,7 @@ def find_server(s: State, j: int) -> int:
                 if looks == 0:
                     return winner
                 looks -= 1
-                here = spoilt(s, c, rooms[g], j, need(s))
+                here = max(little, spoilt(s, c, rooms[g], j, need(s)))
                 if here < least - TINY or (here < least + TINY and residual < left):
                     winner, least, left = int(fitindex.groups(s)[g, fitindex.FIRST]), here, residual
             g = fitindex.group_after(s, g, columns)
