@@ -339,8 +339,12 @@ def test_a_situation_of_an_earlier_version_is_read(file: Path) -> None:
 
 
 def test_what_is_written_today_is_what_the_newest_fixture_has() -> None:
-    """As long as this is version 1 and no policy remembers more; a later one has a fixture of its own beside it."""
-    assert json.loads(the_fixture().situation().to_json()) == json.loads(NEWEST.read_text())
+    """As long as this is version 1 and no policy remembers more; a later one has a fixture of its own beside it. When the policy will look again for jobs that
+    are overdue is a matter of its rules, which may change."""
+    today, then = json.loads(the_fixture().situation().to_json()), json.loads(NEWEST.read_text())
+    assert today["policy"]["learnt"].pop("next_overdue") > 0
+    then["policy"]["learnt"].pop("next_overdue")
+    assert today == then
 
 
 def damage(**changes: Any) -> dict[str, Any]:
