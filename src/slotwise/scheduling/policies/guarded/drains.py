@@ -146,14 +146,14 @@ def overdue_age(s: State, j: int) -> float:
 @kernel
 def most_overdue(s: State) -> tuple[int, float]:
     """The type whose head of line has waited longest beside what would make it overdue, and that ratio."""
-    found, most_, n = NOBODY, -1.0, next_waiting(s, 0)
+    found, largest, n = NOBODY, -1.0, next_waiting(s, 0)
     while n >= 0:
         j = order(s)[0, n]
         ratio = age(s, j) / max(overdue_age(s, j), TINY)
-        if ratio > most_:
-            found, most_ = j, ratio
+        if ratio > largest:
+            found, largest = j, ratio
         n = next_waiting(s, n + 1)
-    return int(found), most_
+    return int(found), largest
 
 
 @kernel

@@ -410,7 +410,7 @@ def place_heads(s: State, j: int) -> None:
 
 def place(s: State, j: int, one: int) -> None:
     """The late part of `place_heads`: compiled once, not anew in all that ask for it. Or, where one > 0, place job one - 1 of type j, which is
-    behind others in line."""
+    behind others in line: in the same loop, so that `find_server`, most of what is to be compiled, stands here once."""
     while queues(s)[j, HEAD] >= 0:
         if one > 0:
             set_job_need(s, one - 1)
