@@ -147,7 +147,8 @@ def make_solver(
 ) -> Solver:
     """The solver of that name for this server class.
 
-    `followed`: whoever asks keeps the weights of listed candidates up to date from question to question, so that `auto` may list more of them. `epsilon` is for `approximate`. `budget` bounds what is spent here: configurations looked at (`enumerate`,
+    `followed`: whoever asks keeps the weights of listed candidates up to date from question to question, so that `auto`
+    may list more of them. `epsilon` is for `approximate`. `budget` bounds what is spent here: configurations looked at (`enumerate`,
     `hull`, `auto`), cells (`dp`, `approximate` on one resource) or nodes of a trial (`approximate`).
     """
     if name not in SOLVERS:

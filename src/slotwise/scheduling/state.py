@@ -96,7 +96,6 @@ class State:
     need_type: int  # the type that is being placed, whose demand is in `need`
     log_weights: int
     gained: int  # weights are gain_j Q_j + offset_j, not Q_j
-    whole_weights: int  # weights are Q_j, of queues that are common to all servers
     keeps_ranks: int  # which types have somebody waiting, from large to small
     random_ties: int
     # sizes of the indexes

@@ -142,7 +142,6 @@ class Store:
             "line" in policy.keeps and (s.keeps_times or s.n_types > FEW_TYPES or unlike)
         )
         s.own_queues, s.log_weights, s.gained = policy.own_queues, policy.log_weights, policy.gained
-        s.whole_weights = has_whole_weights(policy)
         self._check_predicates()
         J, R, C = s.n_types, s.n_resources, s.n_classes
         self.allowed = np.ones((C, J), np.bool_) if sizes.allowed is None else sizes.allowed
@@ -428,12 +427,8 @@ class Store:
         tables: list[NDArray[Any]] = []
         real: list[NDArray[Any]] = []
         whole: list[NDArray[Any]] = []
-        for c, space in enumerate(self.spaces if self.policy.solver else []):
-            epsilon = self.policy.options.epsilon
-            solver = make_solver(
-                self.policy.solver or "auto", space, epsilon=epsilon, followed=bool(s.whole_weights)
-            )
-            self.solvers.append(solver)
+        self.solvers, follows = self._solvers()
+        for c, solver in enumerate(self.solvers):
             rows = solver.table if solver.table is not None else np.zeros((0, s.n_types), np.int64)
             parts: list[tuple[int, list[NDArray[Any]], NDArray[Any]]] = [
                 (TABLE_START, tables, rows),
@@ -451,7 +446,7 @@ class Store:
             s.n_scratch_ints = max(s.n_scratch_ints, solver.scratch_i_size)
         s.n_table = sum(map(len, tables))
         candidates = np.concatenate(tables) if tables else np.zeros((0, s.n_types), np.int64)
-        self._follow(about, tables if s.whole_weights and s.n_types > FEW_COLUMNS and followed.few(tables) else [])
+        self._follow(about, tables if follows else [])
         self.put("classes", about)
         self.put(
             "real_table", candidates.astype(np.float64) if s.n_types <= FEW_COLUMNS else np.zeros((0, s.n_types))
@@ -478,9 +473,19 @@ class Store:
         self.put("near", np.array([solver.near for solver in self.solvers] or np.ones(s.n_classes)))
         self.put("crowd", np.array([self._crowd(solver) for solver in self.solvers] or np.zeros(s.n_classes)))
 
+    def _solvers(self) -> tuple[list[Solver], bool]:
+        """The solver of each class, and whether the weights of what they list are followed."""
+        name, spaces = self.policy.solver, self.spaces if self.policy.solver else []
+        if name and has_whole_weights(self.policy) and self.state.n_types > FEW_COLUMNS:
+            epsilon = self.policy.options.epsilon
+            solvers = [make_solver(name, space, epsilon=epsilon, followed=True) for space in spaces]
+            if followed.few([solver.table for solver in solvers if solver.table is not None]):
+                return solvers, True
+        return [make_solver(name or "auto", space, epsilon=self.policy.options.epsilon) for space in spaces], False
+
     def _follow(self, about: NDArray[np.int64], tables: list[NDArray[np.int64]]) -> None:
         """What it takes to follow the weights of the candidates of these classes; of none of them where nothing is listed."""
-        s, most = self.state, max((int(row.sum()) for table in tables for row in table), default=0)
+        s, most = self.state, max((int(table.sum(axis=1).max(initial=0)) for table in tables), default=0)
         if most:
             s.hook_follow, s.follow_limit = late(followed.follow), followed.LARGEST // most
         laid = followed.lay_out(tables)
