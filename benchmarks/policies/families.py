@@ -34,7 +34,7 @@ from slotwise.workloads.traces import import_trace, write_trace
 from slotwise.workloads.traces.tools import scale
 
 PARTS = ("tune", "decide", "last")
-SEEDS = {"tune": range(100, 112), "decide": range(200, 212), "last": range(300, 312)}
+SEEDS = {"tune": range(100, 112), "decide": range(200, 212), "last": range(500, 512)}
 TYPES: dict[str, dict[str, Any]] = {
     "8": {"method": "waste-bounded", "types": 8},
     "64": {"method": "waste-bounded", "types": 64},
