@@ -49,10 +49,11 @@ AUTO_HULL = 100_000_000
 AUTO_ROWS = 20_000
 AUTO_DP = 1_000_000
 AUTO_SHORT = 15_000
+AUTO_FOLLOWED = 400
 AUTO_NODES, AUTO_LAST_NODES = 20_000, 200_000
 AUTO_EPSILON = (0.005, 0.01, 0.02)
 """What `auto` spends: steps or predicate calls to list, counts to thin, work on it; rows or dp steps to search; counts of a table
-that is no slower than a search; nodes of a search (about a millisecond, on weights that are hard); what may be missed of the best, where all
+that is no slower than a search, and candidates with jobs of a type, on average, where their weights are kept up to date; nodes of a search (about a millisecond, on weights that are hard); what may be missed of the best, where all
 of that is too much."""
 
 REPLACERS = 8
@@ -141,10 +142,13 @@ class Solver:
         return out, float(weight)
 
 
-def make_solver(name: str, space: Space, *, epsilon: float = 0.05, budget: int | None = None) -> Solver:
+def make_solver(
+    name: str, space: Space, *, epsilon: float = 0.05, budget: int | None = None, followed: bool = False
+) -> Solver:
     """The solver of that name for this server class.
 
-    `epsilon` is for `approximate`. `budget` bounds what is spent here: configurations looked at (`enumerate`,
+    `followed`: whoever asks keeps the weights of listed candidates up to date from question to question, so that `auto`
+    may list more of them. `epsilon` is for `approximate`. `budget` bounds what is spent here: configurations looked at (`enumerate`,
     `hull`, `auto`), cells (`dp`, `approximate` on one resource) or nodes of a trial (`approximate`).
     """
     if name not in SOLVERS:
@@ -154,7 +158,7 @@ def make_solver(name: str, space: Space, *, epsilon: float = 0.05, budget: int |
     if len(space.fitting) == 0:
         nothing = np.zeros((1, space.n_types), np.int64)
         return _of_table(name, name, nothing, 1.0, True, "no type fits this server, so it stays empty", space)
-    return _MAKERS[name](space, epsilon, budget)
+    return _auto(space, epsilon, budget, followed) if name == "auto" else _MAKERS[name](space, epsilon, budget)
 
 
 def _of_table(name: str, asked: str, table: I8, r: float, fixed_set: bool, reason: str, space: Space) -> Solver:
@@ -396,7 +400,7 @@ def _additive(name: str, space: Space) -> tuple[I8, I8]:
     return space.demand, space.capacity
 
 
-def _auto(space: Space, epsilon: float, budget: int | None) -> Solver:
+def _auto(space: Space, epsilon: float, budget: int | None, followed: bool) -> Solver:
     nodes = AUTO_PREDICATE_CALLS if space.demand is None else AUTO_STEPS // space.demand.size
     listing = enumerate_maximal(space, nodes if budget is None else budget)
     many = f"more than {len(listing.configurations)} maximal configurations, too many to list"
@@ -410,6 +414,15 @@ def _auto(space: Space, epsilon: float, budget: int | None) -> Solver:
                 table = _of_table("hull", "auto", hull.configurations, 1.0, True, _thinned(rows, hull), space)
                 if hull.configurations.size <= AUTO_SHORT or space.demand is None:
                     return table
+        if (
+            followed
+            and rows <= AUTO_ROWS
+            and np.count_nonzero(listing.configurations) <= AUTO_FOLLOWED * space.n_types
+        ):
+            reason = f"all {rows} maximal configurations"
+            return table or _of_table(
+                "enumerate", "auto", _in_runs(listing.configurations), 1.0, True, reason, space
+            )
     if space.demand is not None:
         grid = math.prod(step + 1 for step in _grid(space)[0]) * space.demand.size
         exact = _branching("search", space, 0.0, f"branch and bound over {space.n_types} types")
@@ -424,6 +437,13 @@ def _auto(space: Space, epsilon: float, budget: int | None) -> Solver:
             if near < 1 and _quick_within(space, near, AUTO_NODES if near < epsilon else AUTO_LAST_NODES):
                 return _renamed(_approximate(space, near, None), many)
     return _renamed(_greedy_fill(space, epsilon, None), many)
+
+
+def _in_runs(table: I8) -> I8:
+    """The rows in an order in which those with a job of the same type stand together, of a type in many rows above all: who follows their weights
+    has the less to look for."""
+    often = np.argsort(np.count_nonzero(table, axis=0), kind="stable")
+    return np.ascontiguousarray(table[np.lexsort(table.T[often])])
 
 
 def _quick_within(space: Space, epsilon: float, nodes: int) -> bool:
@@ -446,5 +466,4 @@ _MAKERS: dict[str, Callable[[Space, float, int | None], Solver]] = {
     "greedy-fill": _greedy_fill,
     "search": _search,
     "approximate": _approximate,
-    "auto": _auto,
 }

@@ -125,7 +125,8 @@ if JIT:
 
         return intrinsic(typed)
 
-    ints, floats = _viewer(types.int64, 1), _viewer(types.float64, 1)
+    ints, floats, shorts = (_viewer(kind, 1) for kind in (types.int64, types.float64, types.int32))
+    tinies = _viewer(types.uint16, 1)
     int_rows, float_rows, short_rows = (_viewer(kind, 2) for kind in (types.int64, types.float64, types.int32))
 
 else:
@@ -167,5 +168,6 @@ else:
         return view
 
     int_rows = ints = _maker("i8")
-    short_rows = _maker("i4")
+    short_rows = shorts = _maker("i4")
+    tinies = _maker("u2")
     float_rows = floats = _maker("f8")

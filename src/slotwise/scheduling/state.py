@@ -36,7 +36,7 @@ LENGTH, HEAD, TAIL = 0, 1, 2
 QUEUE_COLUMNS = 4
 
 # Columns of `classes`: where a class's candidates and solver parameters stand.
-TABLE_START, TABLE_END, SOLVER, FLOATS_START, FLOATS_END, INTS_START, INTS_END = 0, 1, 2, 3, 4, 5, 6
+TABLE_START, TABLE_END, SOLVER, FLOATS_START, FLOATS_END, INTS_START, INTS_END, SUMS_START = 0, 1, 2, 3, 4, 5, 6, 7
 CLASS_COLUMNS = 8
 
 # Columns of `policy_fields`: where a field of the policy's memory lies, and its shape.
@@ -55,6 +55,10 @@ class State:
     n_queues: int
     n_table: int
     n_table_entries: int
+    n_sums: int  # blocks of them
+    n_block: int
+    n_columns: int
+    n_column_rows: int
     # counters
     n_servers: int  # present and not draining: the paper's L
     n_places: int  # server numbers that were ever given out: all are below
@@ -123,6 +127,10 @@ class State:
     hook_reindex: int
     hook_line: int
     hook_solve: int
+    hook_follow: int
+    # the listed candidates
+    listed_best: float  # the most that one weighs, by the last question
+    follow_limit: int  # with so many waiting sums may be too large to follow
     # addresses
     at_jobs: int
     at_job_demand: int
@@ -145,12 +153,18 @@ class State:
     at_most: int
     at_allowed: int
     at_classes: int
-    at_table: int
     at_real_table: int
     at_table_ends: int
     at_table_types: int
     at_table_counts: int
     at_table_values: int
+    at_tied: int
+    at_sums: int
+    at_peaks: int
+    at_followed: int
+    at_first_columns: int
+    at_columns: int
+    at_column_rows: int
     at_free: int
     at_used: int
     at_running_by_type: int
@@ -338,19 +352,13 @@ def allowed(s: State) -> NDArray[np.int64]:
 
 @kernel
 def classes(s: State) -> NDArray[np.int64]:
-    """(C, 8): TABLE_START, TABLE_END, SOLVER and where the solver's parameters stand."""
+    """(C, 8): TABLE_START, TABLE_END, SOLVER, where the solver's parameters stand, and the sums of `followed`."""
     return int_rows(s.at_classes, s.n_classes, CLASS_COLUMNS)
 
 
 @kernel
-def table(s: State) -> NDArray[np.int64]:
-    """(T, J): candidate configurations of all classes, one after the other."""
-    return int_rows(s.at_table, s.n_table, s.n_types)
-
-
-@kernel
 def real_table(s: State) -> NDArray[np.float64]:
-    """(T, J): the same, to be multiplied with weights."""
+    """(T, J): candidate configurations of all classes, one after the other, to be multiplied with weights; only with few types."""
     return float_rows(s.at_real_table, s.n_table, s.n_types)
 
 
@@ -376,6 +384,12 @@ def table_counts(s: State) -> NDArray[np.float64]:
 def table_values(s: State) -> NDArray[np.float64]:
     """(T,): room for the weights of the candidates."""
     return floats(s.at_table_values, s.n_table)
+
+
+@kernel
+def tied(s: State) -> NDArray[np.int64]:
+    """(T,): room for the candidates that weigh as much as the best."""
+    return ints(s.at_tied, s.n_table)
 
 
 @kernel

@@ -13,7 +13,7 @@ from slotwise.errors import InputError
 from slotwise.model import Integers
 from slotwise.packing import Solver, Space, make_solver
 from slotwise.packing.kernels import TABLE
-from slotwise.scheduling import bitmap, chance, firsttree, fitindex, linetree
+from slotwise.scheduling import bitmap, chance, firsttree, fitindex, followed, linetree
 from slotwise.scheduling.hooks import Hook, late
 from slotwise.scheduling.moves import reindex
 from slotwise.scheduling.policy import Policy
@@ -37,11 +37,12 @@ from slotwise.scheduling.state import (
     SERVER_COLUMNS,
     SOLVER,
     STATUS,
+    SUMS_START,
     TABLE_START,
     WAITING,
     State,
 )
-from slotwise.scheduling.weights import run_solver
+from slotwise.scheduling.weights import FEW_COLUMNS, run_solver
 
 Arrays = dict[str, NDArray[Any]]
 FEW_CANDIDATES = 16
@@ -78,7 +79,14 @@ def linked_late(policy: Policy, everything: bool = False) -> list[Hook]:
         found.append(linetree.keep)
     if everything and policy.solver:
         found.append(run_solver)
+        if has_whole_weights(policy):
+            found.append(followed.follow)
     return found
+
+
+def has_whole_weights(policy: Policy) -> bool:
+    """Whether weights are the lengths of common queues, which change by one at an event."""
+    return not (policy.own_queues or policy.log_weights or policy.gained)
 
 
 @kernel
@@ -419,9 +427,8 @@ class Store:
         tables: list[NDArray[Any]] = []
         real: list[NDArray[Any]] = []
         whole: list[NDArray[Any]] = []
-        for c, space in enumerate(self.spaces if self.policy.solver else []):
-            solver = make_solver(self.policy.solver or "auto", space, epsilon=self.policy.options.epsilon)
-            self.solvers.append(solver)
+        self.solvers, follows = self._solvers()
+        for c, solver in enumerate(self.solvers):
             rows = solver.table if solver.table is not None else np.zeros((0, s.n_types), np.int64)
             parts: list[tuple[int, list[NDArray[Any]], NDArray[Any]]] = [
                 (TABLE_START, tables, rows),
@@ -437,11 +444,14 @@ class Store:
                 s.hook_solve = late(run_solver)
             s.n_scratch_floats = max(s.n_scratch_floats, solver.scratch_f_size)
             s.n_scratch_ints = max(s.n_scratch_ints, solver.scratch_i_size)
-        self.put("classes", about)
         s.n_table = sum(map(len, tables))
         candidates = np.concatenate(tables) if tables else np.zeros((0, s.n_types), np.int64)
-        self.put("table", candidates)
-        self.put("real_table", candidates.astype(np.float64))
+        self._follow(about, tables if follows else [])
+        self.put("classes", about)
+        self.put(
+            "real_table", candidates.astype(np.float64) if s.n_types <= FEW_COLUMNS else np.zeros((0, s.n_types))
+        )
+        self.put("tied", np.zeros(len(candidates), np.int64))
         self.put("table_values", np.zeros(len(candidates)))
         rows, types = np.nonzero(candidates)
         s.n_table_entries = len(rows)
@@ -462,6 +472,34 @@ class Store:
         self.put("watch", np.full((s.n_classes, s.n_types + 1), -1.0))
         self.put("near", np.array([solver.near for solver in self.solvers] or np.ones(s.n_classes)))
         self.put("crowd", np.array([self._crowd(solver) for solver in self.solvers] or np.zeros(s.n_classes)))
+
+    def _solvers(self) -> tuple[list[Solver], bool]:
+        """The solver of each class, and whether the weights of what they list are followed."""
+        name, spaces = self.policy.solver, self.spaces if self.policy.solver else []
+        if name and has_whole_weights(self.policy) and self.state.n_types > FEW_COLUMNS:
+            epsilon = self.policy.options.epsilon
+            solvers = [make_solver(name, space, epsilon=epsilon, followed=True) for space in spaces]
+            if followed.few([solver.table for solver in solvers if solver.table is not None]):
+                return solvers, True
+        return [make_solver(name or "auto", space, epsilon=self.policy.options.epsilon) for space in spaces], False
+
+    def _follow(self, about: NDArray[np.int64], tables: list[NDArray[np.int64]]) -> None:
+        """What it takes to follow the weights of the candidates of these classes; of none of them where nothing is listed."""
+        s, most = self.state, max((int(table.sum(axis=1).max(initial=0)) for table in tables), default=0)
+        if most:
+            s.hook_follow, s.follow_limit = late(followed.follow), followed.LARGEST // most
+        laid = followed.lay_out(tables)
+        about[: len(tables), SUMS_START] = laid.starts
+        s.n_block = followed.BLOCK
+        s.n_sums, s.n_columns, s.n_column_rows = (
+            len(laid.sums) // followed.BLOCK,
+            len(laid.columns),
+            len(laid.column_rows),
+        )
+        for name in ("sums", "first_columns", "columns", "column_rows"):
+            self.put(name, getattr(laid, name))
+        self.put("peaks", np.zeros(s.n_sums, np.int64))
+        self.put("followed", np.zeros((s.n_classes, s.n_types), np.int64))
 
     def _crowd(self, solver: Solver) -> float:
         """The most jobs on a server, for a bound on its best weight; 0 where no bound is worth it: all candidates are looked at as

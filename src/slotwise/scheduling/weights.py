@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from slotwise._kernel import kernel
 from slotwise.packing.kernels import TABLE, solve
 from slotwise.scheduling import chance
+from slotwise.scheduling.followed import take_one
 from slotwise.scheduling.memory import call_at, floats, ints, natural
 from slotwise.scheduling.state import (
     CLASS,
@@ -50,16 +51,16 @@ from slotwise.scheduling.state import (
     real_table,
     running,
     servers,
-    table,
     table_counts,
     table_ends,
     table_types,
     table_values,
+    tied,
     watch,
     weight,
 )
 
-FEW_TYPES = 6
+FEW_COLUMNS = 6
 """with so few a whole row of a table is as quickly added up as its part that is not zero"""
 ROUNDING = 1.0 - 1e-9
 """sums of weights that are no whole numbers may be rounded"""
@@ -100,7 +101,7 @@ def _weigh(s: State, c: int, w: NDArray[np.float64]) -> float:
     no bit of a sum."""
     first, end = natural(classes(s)[c, TABLE_START]), natural(classes(s)[c, TABLE_END])
     values, best = table_values(s), -1.0
-    if s.n_types <= FEW_TYPES:
+    if s.n_types <= FEW_COLUMNS:
         candidates = real_table(s)
         for row in range(first, end):
             total = 0.0
@@ -130,7 +131,16 @@ def best_weight(s: State, server: int) -> float:
     if about[SOLVER] != TABLE:
         _whole_server(s, c)
         return _solve(s, server, 2)
+    if _is_followed(s):
+        call_at(s.hook_follow, s, server, 0)
+        return float(s.listed_best)
     return _weigh(s, c, w)
+
+
+@kernel
+def _is_followed(s: State) -> bool:
+    """Whether the weights of listed candidates are kept up to date."""
+    return bool(s.n_waiting < s.follow_limit)
 
 
 @kernel
@@ -182,6 +192,9 @@ def best_configuration(s: State, server: int) -> float:
     row = servers(s)[server]
     c, w = row[CLASS], weights_at(s, server)
     if classes(s)[c, SOLVER] == TABLE:
+        if _is_followed(s):
+            call_at(s.hook_follow, s, server, 1)
+            return float(s.listed_best)
         return _from_table(s, c, w, server)
     best = _search(s, server, c, _draw(s))
     _prefer_holding(s, server, best)
@@ -211,27 +224,12 @@ def _from_table(s: State, c: int, w: NDArray[np.float64], server: int) -> float:
     c = natural(c)
     first, end = natural(classes(s)[c, TABLE_START]), natural(classes(s)[c, TABLE_END])
     best = _weigh(s, c, w)
-    candidates, values, chosen = table(s), table_values(s), choice(s)[0]
-    ties, row = 0, end
+    values, ties = table_values(s), 0
     for t in range(first, end):
         if values[t] == best:
+            tied(s)[natural(ties)] = t
             ties += 1
-            row = min(row, t)
-    if ties > 1:
-        holding = 0
-        if servers(s)[server, COUNT] > 0:
-            for t in range(row, end):
-                if values[t] == best and holds_within(s, server, candidates[t]):
-                    holding += 1
-        pick = chance.below(s, holding if holding > 0 else ties) if s.random_ties else 0
-        for t in range(row, end):
-            if values[t] == best and (holding == 0 or holds_within(s, server, candidates[t])):
-                if pick == 0:
-                    row = t
-                    break
-                pick -= 1
-    for j in range(s.n_types):
-        chosen[j] = candidates[row, j]
+    take_one(s, server, ties)
     return best
 
 

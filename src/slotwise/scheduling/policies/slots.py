@@ -41,6 +41,7 @@ from slotwise.scheduling.state import (
     demand,
     float_table,
     int_field,
+    int_table,
     jobs,
     most,
     near,
@@ -50,7 +51,15 @@ from slotwise.scheduling.state import (
     running,
     servers,
 )
-from slotwise.scheduling.weights import best_above, best_configuration, holds_within, may_hold, weight_of
+from slotwise.scheduling.weights import (
+    FEW_COLUMNS,
+    best_above,
+    best_configuration,
+    holds_within,
+    may_hold,
+    weight_of,
+    weights_at,
+)
 
 MEMORY = Memory()
 FAITHFUL = MEMORY.count("faithful", kept=False)
@@ -77,6 +86,9 @@ OWN_MEMORY = Memory(MEMORY)
 """of the policies whose hooks are here"""
 LATEST = OWN_MEMORY.servers("latest", per=REMEMBERED)
 """the server that last took the best configuration of its class, by the class's number modulo REMEMBERED"""
+NAMED = 7
+SLOT_TYPES = OWN_MEMORY.counts("slot_types", per="server", columns=1 + NAMED, kept=False)
+"""how many types have slots on the server, and which, in their order; 0 where they are too many to be named, or nobody has noted it"""
 
 
 def arrive(s: State, j: int, i: int) -> None:
@@ -243,7 +255,7 @@ def loses(s: State, server: int) -> bool:
     share = share_of(s, server)
     if share <= 0.0:
         return False  # weights are not negative
-    mine = weight_of(s, server)
+    mine = _slots_weight(s, server)
     best = _latest_weight(s, server)
     if share * best <= mine:
         best = best_above(s, server, mine, share)
@@ -260,7 +272,21 @@ def _latest_weight(s: State, server: int) -> float:
     latest = int_field(s, LATEST)[c & (REMEMBERED - 1)] - 1
     if classes(s)[c, SOLVER] == TABLE or latest < 0 or servers(s)[latest, CLASS] != c:
         return -1.0
-    return weight_of(s, latest)
+    return _slots_weight(s, latest)
+
+
+@kernel
+def _slots_weight(s: State, server: int) -> float:
+    """f(k-tilde, Q) of the server's configuration. Leaving out the types without a slot changes no bit of the sum."""
+    server = natural(server)
+    named = int_table(s, SLOT_TYPES)[server]
+    if named[0] == 0:
+        return weight_of(s, server)
+    slots, w, total = configuration(s)[server], weights_at(s, server), 0.0
+    for i in range(natural(named[0])):
+        j = natural(named[1 + i])
+        total += w[j] * slots[j]
+    return total
 
 
 @kernel
@@ -306,17 +332,23 @@ def reset(s: State, server: int) -> None:
 def activate(s: State, server: int) -> None:
     """Take choice(s)[0] as the configuration and start every waiting job that the new slots admit."""
     row, slots, chosen, on = servers(s)[server], configuration(s)[server], choice(s)[0], running(s)[server]
+    named, n = int_table(s, SLOT_TYPES)[natural(server)], 0
     if row[MODE] == STALLED:
         s.n_stalled -= 1
     row[MODE] = ACTIVE
     int_field(s, LATEST)[row[CLASS] & (REMEMBERED - 1)] = server + 1
     s.resets += 1
+    forget_slots(s, server)
     for j in range(s.n_types):
-        slots[j] = chosen[j]
-        while on[j] < slots[j] and waits(s, j, server):
-            start(s, j, server)
-        if on[j] < slots[j]:
-            bitmap.add(s, j, server)
+        if chosen[j] > 0:
+            slots[j] = chosen[j]
+            named[1 + min(n, NAMED - 1)] = j
+            n += 1
+            while on[j] < slots[j] and waits(s, j, server):
+                start(s, j, server)
+            if on[j] < slots[j]:
+                bitmap.add(s, j, server)
+    named[0] = n if n <= NAMED and s.n_types > FEW_COLUMNS else 0
 
 
 @kernel
@@ -349,13 +381,19 @@ def first_empty(s: State, j: int) -> int:
 @kernel
 def forget_slots(s: State, server: int) -> None:
     """The server has no configuration."""
-    for j in range(s.n_types):
-        configuration(s)[server, j] = 0
+    named, slots = int_table(s, SLOT_TYPES)[natural(server)], configuration(s)[natural(server)]
+    for i in range(natural(named[0])):
+        slots[natural(named[1 + i])] = 0
+    if named[0] == 0:
+        for j in range(s.n_types):
+            slots[j] = 0
+    named[0] = 0
 
 
 @kernel
 def _close_slots(s: State, server: int) -> None:
-    slots, on = configuration(s)[server], running(s)[server]
-    for j in range(s.n_types):
+    named, slots, on = int_table(s, SLOT_TYPES)[natural(server)], configuration(s)[server], running(s)[server]
+    for i in range(natural(named[0]) if named[0] > 0 else natural(s.n_types)):
+        j = natural(named[1 + i]) if named[0] > 0 else i
         if slots[j] > on[j]:
             bitmap.discard(s, j, server)

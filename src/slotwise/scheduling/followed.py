@@ -1,0 +1,220 @@
+"""The weights of listed candidates, kept from question to question.
+
+A candidate k of a class weighs S_k = sum_j k_j Q_j. Let Q' be the queues at the last question. A queue changes by one at an event, so few differ, and
+
+    S_k += k_j (Q_j - Q'_j)        for the types j with Q_j != Q'_j and the candidates k with k_j > 0
+
+is all that there is to do, instead of adding up each candidate anew. The numbers are whole: the sums are exact, and depend on the queues alone, not on
+when somebody asked. So this is for weights that are the lengths of the queues, common to all servers.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slotwise._kernel import kernel
+from slotwise.scheduling import chance
+from slotwise.scheduling.memory import int_rows, ints, natural, short_rows, shorts, tinies
+from slotwise.scheduling.state import (
+    CLASS,
+    COUNT,
+    SUMS_START,
+    TABLE_END,
+    TABLE_START,
+    State,
+    choice,
+    classes,
+    queue_length,
+    running,
+    servers,
+    table_counts,
+    table_ends,
+    table_types,
+    tied,
+)
+
+BLOCK, PARTS = 512, 8
+PART = BLOCK // PARTS
+"""so many sums are looked at together, to find the largest, and where it is, in so many parts"""
+LARGEST = 2**31 - 1
+"""what a sum has room for"""
+PLACES = 2**16
+"""so many sums have a place that can be listed"""
+RUN = 16
+"""so many candidates one after the other that have the same number of jobs of a type are not listed one by one"""
+JOBS, FROM, TO, LISTED = 0, 1, 2, 3
+"""columns of `columns`"""
+
+
+class Layout(NamedTuple):
+    """What is written down of the candidates of all classes, to follow their weights; see the accessors of the same names."""
+
+    starts: list[int]
+    """the first block of each class"""
+    sums: NDArray[np.int32]
+    first_columns: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    column_rows: NDArray[np.uint16]
+
+
+def few(tables: list[NDArray[np.int64]]) -> bool:
+    """Whether there are places enough for the candidates of all classes."""
+    return sum(len(table) + BLOCK for table in tables) <= PLACES
+
+
+def lay_out(tables: list[NDArray[np.int64]]) -> Layout:
+    """For the candidates of each class, all sums 0. What is no candidate never is the best."""
+    starts, firsts, blocks = [], [], 0
+    columns: list[tuple[int, int, int, int]] = []
+    rows: list[int] = []
+    for table in tables:
+        starts.append(blocks)
+        first = []
+        for column in table.T:
+            first.append(len(columns))
+            for jobs in np.unique(column[column > 0]).tolist():
+                having = blocks * BLOCK + np.flatnonzero(column == jobs)
+                runs = np.split(having, np.flatnonzero(np.diff(having) > 1) + 1)
+                columns += [(jobs, run[0], run[-1] + 1, 0) for run in runs if len(run) >= RUN]
+                listed = [row for run in runs if len(run) < RUN for row in run]
+                columns.append((jobs, len(rows), len(rows) + len(listed), 1))
+                rows += listed
+        firsts.append([*first, len(columns)])
+        blocks += -(-len(table) // BLOCK)
+    sums = np.full(blocks * BLOCK, -1, np.int32)
+    for start, table in zip(starts, tables, strict=True):
+        sums[start * BLOCK : start * BLOCK + len(table)] = 0
+    return Layout(
+        starts, sums, np.array(firsts), np.array(columns, np.int64).reshape(-1, 4), np.array(rows, np.uint16)
+    )
+
+
+@kernel
+def sums(s: State) -> NDArray[np.int32]:
+    """(blocks x BLOCK,): what each candidate weighed for the queues in `followed`; -1 where there is none. A class begins with a block."""
+    return shorts(s.at_sums, s.n_sums * BLOCK)
+
+
+@kernel
+def followed(s: State) -> NDArray[np.int64]:
+    """(C, J): the queues for which the sums of class c were last worked out."""
+    return int_rows(s.at_followed, s.n_classes, s.n_types)
+
+
+@kernel
+def first_columns(s: State) -> NDArray[np.int64]:
+    """(C, J + 1): where the columns of type j of class c begin; they end where those of the next begin."""
+    return int_rows(s.at_first_columns, s.n_classes, s.n_types + 1)
+
+
+@kernel
+def columns(s: State) -> NDArray[np.int64]:
+    """Candidates that have the same number of jobs of a type, JOBS: their sums stand from FROM to TO; or, where they are LISTED, the places of these
+    in `column_rows` do."""
+    return int_rows(s.at_columns, s.n_columns, 4)
+
+
+@kernel
+def column_rows(s: State) -> NDArray[np.uint16]:
+    """The places of candidates in the sums."""
+    return tinies(s.at_column_rows, s.n_column_rows)
+
+
+def follow(s: State, server: int, choose: int) -> None:
+    """The most that a candidate of the server's class weighs, into s.listed_best; where it is asked for, such a candidate into choice(s)[0]."""
+    c = natural(servers(s)[natural(server), CLASS])
+    changed = _catch_up(s, c)
+    peaks, width, best = ints(s.at_peaks, s.n_sums), natural(s.n_block), 0
+    first, start = natural(classes(s)[c, SUMS_START]), natural(classes(s)[c, TABLE_START])
+    end = first + (natural(classes(s)[c, TABLE_END]) - start + BLOCK - 1) // BLOCK
+    for b in range(first, end):
+        if changed:
+            peaks[b] = _largest(s, b, width)
+        best = max(best, peaks[b])
+    s.listed_best = float(best)
+    if choose:
+        ties = 0
+        for b in range(first, end):
+            if peaks[b] == best:
+                for part in range(b * PARTS, (b + 1) * PARTS):
+                    if _largest(s, part, width // PARTS) == best:
+                        for n in range(part * PART, (part + 1) * PART):
+                            if sums(s)[n] == best:
+                                tied(s)[natural(ties)] = start + n - first * BLOCK
+                                ties += 1
+        take_one(s, server, ties)
+
+
+@kernel
+def _largest(s: State, row: int, width: int) -> int:
+    """The largest sum of a row, where so many stand in each. That must be no constant: a loop of known length is unrolled, and then takes one number
+    at a time."""
+    row = natural(row)
+    numbers = short_rows(s.at_sums, s.n_sums * PARTS, width)
+    largest = numbers[row, 0]
+    for n in range(width):
+        largest = max(largest, numbers[row, n])
+    return int(largest)
+
+
+@kernel
+def _catch_up(s: State, c: int) -> bool:
+    """Make the sums of class c those of the present queues; returns whether they were not."""
+    J, now, then, changed = natural(s.n_types), queue_length(s), followed(s)[c], choice(s)[2]
+    flat, rows, first, n = sums(s), column_rows(s), first_columns(s)[c], 0
+    for j in range(J):  # no branch that nobody can predict
+        changed[natural(n)] = j
+        n += int(now[j] != then[j])
+    for i in range(n):
+        j = natural(changed[i])
+        more = now[j] - then[j]
+        then[j] = now[j]
+        for p in range(natural(first[j]), natural(first[j + 1])):
+            by, e, end = more * columns(s)[p, JOBS], natural(columns(s)[p, FROM]), natural(columns(s)[p, TO])
+            if not columns(s)[p, LISTED]:
+                for row in range(e, end):
+                    flat[natural(row)] += by
+                continue
+            while e + 4 <= end:  # four at a time: the additions do not wait for each other
+                k0, k1, k2, k3 = rows[e], rows[e + 1], rows[e + 2], rows[e + 3]
+                flat[natural(k0)] += by
+                flat[natural(k1)] += by
+                flat[natural(k2)] += by
+                flat[natural(k3)] += by
+                e += 4
+            while e < end:
+                flat[natural(rows[e])] += by
+                e += 1
+    return n > 0
+
+
+@kernel
+def take_one(s: State, server: int, n: int) -> None:
+    """One of the n candidates in `tied`, by chance, into choice(s)[0]: one that contains the jobs on the server, where there is such."""
+    ties, chosen, pick = tied(s), choice(s)[0], 0
+    if n > 1:
+        if servers(s)[server, COUNT] > 0:
+            holding = 0
+            for m in range(n):
+                if _contains(s, ties[m], server):
+                    ties[holding] = ties[m]
+                    holding += 1
+            n = holding if holding > 0 else n
+        pick = chance.below(s, n) if s.random_ties else 0
+    for j in range(s.n_types):
+        chosen[j] = 0
+    k = natural(ties[natural(pick)])
+    for e in range(natural(table_ends(s)[k]), natural(table_ends(s)[k + 1])):
+        chosen[natural(table_types(s)[e])] = int(table_counts(s)[e])
+
+
+@kernel
+def _contains(s: State, candidate: int, server: int) -> bool:
+    """Whether the candidate has all jobs that are on the server."""
+    on, found, k = running(s)[server], 0, natural(candidate)
+    for e in range(natural(table_ends(s)[k]), natural(table_ends(s)[k + 1])):
+        found += min(int(on[natural(table_types(s)[e])]), int(table_counts(s)[e]))
+    return bool(found == servers(s)[server, COUNT])
