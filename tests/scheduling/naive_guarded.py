@@ -169,7 +169,7 @@ class NaiveGuarded:
 
     def weights(self) -> list[float]:
         return [
-            self.gain(j) * len(self.lines[j]) + self.c * self.price(j) * math.sqrt(self.scarcity(j))
+            self.gain(j) * len(self.lines[j]) + self.c * self.price(j) * self.scarcity(j) ** 0.75
             for j in self.types
         ]
 
