@@ -18,10 +18,11 @@ from numba.core.caching import FunctionCache
 from numba.core.ccallback import CFunc
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
-from numba.core.compiler_machinery import LoweringPass, register_pass
+from numba.core.compiler_machinery import LoweringPass, PassManager, register_pass
 from numba.core.registry import cpu_target
 from numba.core.runtime import _nrt_python
 from numba.core.sigutils import normalize_signature
+from numba.core.targetconfig import TargetConfig
 from numba.core.typed_passes import AnnotateTypes, NativeLowering, NoPythonBackend
 
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
@@ -140,10 +141,37 @@ class _CloseWhole(_Step):
         return True
 
 
+class _Passes(PassManager):  # type: ignore[misc]
+    """Numba's passes, one after the other. Numba also tells whoever listens of each, with the types of all arguments written out, and a state is a
+    record of two hundred numbers: some hundredths of the first run's wait."""
+
+    def _runPass(self, index: int, pss: Any, internal_state: Any) -> None:  # noqa: N802
+        pss.analysis = self._analysis
+        pss.run_initialization(internal_state)
+        pss.run_pass(internal_state)
+        pss.run_finalizer(internal_state)
+
+
 def _passes(state: Any) -> Any:
-    found = DefaultPassBuilder.define_nopython_pipeline(state)
-    found.passes[:] = [step for step in found.passes if step[0]._name not in UNUSED]
+    _hurry()
+    found = _Passes("slotwise")
+    steps = DefaultPassBuilder.define_nopython_pipeline(state).passes
+    found.passes[:] = [step for step in steps if step[0]._name not in UNUSED]
     return found
+
+
+@cache
+def _hurry() -> None:
+    """Spare what Numba does beside compiling, thousands of times, and nobody here asks for: each call of LLVM is timed, once for every kernel that waits
+    for it, and options of the compiler are compared by writing out all of them."""
+    for begin, end in [pair for pair in binding.ffi.lib._lock._cblist if pair[0].__module__ == "numba.core.base"]:
+        binding.ffi.unregister_lock_callback(begin, end)
+    equal = TargetConfig.__eq__
+
+    def same(one: Any, other: Any) -> Any:
+        return getattr(other, "_values", None) == one._values or equal(one, other)
+
+    TargetConfig.__eq__, TargetConfig.__hash__ = same, lambda one: hash(type(one))
 
 
 class PartCompiler(CompilerBase):  # type: ignore[misc]

@@ -60,6 +60,7 @@ def test_weights_follow_the_queues(solver: str) -> None:
             queue = rng.integers(0, (3, 1000)[step % 2], 9) * (rng.random(9) < 0.6)
         elif move == 1:
             queue[:] = 0
+            queue[rng.integers(0, 9)] = step % 3
         else:
             queue[rng.integers(0, 9, 3)] += 1
         server = int(rng.integers(SERVERS))

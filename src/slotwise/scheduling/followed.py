@@ -58,6 +58,8 @@ class Layout(NamedTuple):
     first_columns: NDArray[np.int64]
     columns: NDArray[np.int64]
     column_rows: NDArray[np.uint16]
+    first_tops: NDArray[np.int64]
+    tops: NDArray[np.uint16]
 
 
 def few(tables: list[NDArray[np.int64]]) -> bool:
@@ -70,6 +72,8 @@ def lay_out(tables: list[NDArray[np.int64]]) -> Layout:
     starts, firsts, blocks = [], [], 0
     columns: list[tuple[int, int, int, int]] = []
     rows: list[int] = []
+    first_tops: list[list[int]] = []
+    tops: list[int] = []
     for table in tables:
         starts.append(blocks)
         first = []
@@ -83,12 +87,16 @@ def lay_out(tables: list[NDArray[np.int64]]) -> Layout:
                 columns.append((jobs, len(rows), len(rows) + len(listed), 1))
                 rows += listed
         firsts.append([*first, len(columns)])
+        lone = [np.flatnonzero((column == column.max(initial=0)) & (column > 0)) for column in table.T]
+        first_tops.append([len(tops), *(len(tops) + np.cumsum([len(one) for one in lone]))])
+        tops += np.concatenate(lone).tolist()
         blocks += -(-len(table) // BLOCK)
     sums = np.full(blocks * BLOCK, -1, np.int32)
     for start, table in zip(starts, tables, strict=True):
         sums[start * BLOCK : start * BLOCK + len(table)] = 0
     return Layout(
-        starts, sums, np.array(firsts), np.array(columns, np.int64).reshape(-1, 4), np.array(rows, np.uint16)
+        *(starts, sums, np.array(firsts), np.array(columns, np.int64).reshape(-1, 4), np.array(rows, np.uint16)),
+        *(np.array(first_tops, np.int64), np.array(tops, np.uint16)),
     )
 
 
@@ -123,9 +131,23 @@ def column_rows(s: State) -> NDArray[np.uint16]:
     return tinies(s.at_column_rows, s.n_column_rows)
 
 
+@kernel
+def first_tops(s: State) -> NDArray[np.int64]:
+    """(C, J + 1): where those of type j of class c begin in `tops`."""
+    return int_rows(s.at_first_tops, s.n_classes, s.n_types + 1)
+
+
+@kernel
+def tops(s: State) -> NDArray[np.uint16]:
+    """The candidates of the class, counted from its first, with most jobs of a type."""
+    return tinies(s.at_tops, s.n_tops)
+
+
 def follow(s: State, server: int, choose: int) -> None:
     """The most that a candidate of the server's class weighs, into s.listed_best; where it is asked for, such a candidate into choice(s)[0]."""
     c = natural(servers(s)[natural(server), CLASS])
+    if choose and s.n_waiting == 1 and servers(s)[natural(server), COUNT] == 0 and _take_for_one(s, server, c):
+        return
     changed = _catch_up(s, c)
     peaks, width, best = ints(s.at_peaks, s.n_sums), natural(s.n_block), 0
     first, start = natural(classes(s)[c, SUMS_START]), natural(classes(s)[c, TABLE_START])
@@ -135,17 +157,48 @@ def follow(s: State, server: int, choose: int) -> None:
             peaks[b] = _largest(s, b, width)
         best = max(best, peaks[b])
     s.listed_best = float(best)
-    if choose:
-        ties = 0
+    if not choose:
+        return
+    ties, where = 0, start - first * BLOCK
+    if servers(s)[natural(server), COUNT] == 0:  # any will do, so they are counted, and one of them is looked for
         for b in range(first, end):
-            if peaks[b] == best:
-                for part in range(b * PARTS, (b + 1) * PARTS):
-                    if _largest(s, part, width // PARTS) == best:
-                        for n in range(part * PART, (part + 1) * PART):
-                            if sums(s)[n] == best:
-                                tied(s)[natural(ties)] = start + n - first * BLOCK
-                                ties += 1
-        take_one(s, server, ties)
+            tied(s)[b - first] = _count(s, b, width, best) if peaks[b] == best else 0
+            ties += tied(s)[b - first]
+        pick = chance.below(s, ties) if ties > 1 and s.random_ties else 0
+        tied(s)[0] = where + _find(s, first, width, best, pick)
+        take_one(s, server, 1)
+        return
+    for b in range(first, end):
+        if peaks[b] == best:
+            for part in range(b * PARTS, (b + 1) * PARTS):
+                if _largest(s, part, width // PARTS) == best:
+                    for n in range(part * PART, (part + 1) * PART):
+                        if sums(s)[n] == best:
+                            tied(s)[natural(ties)] = where + n
+                            ties += 1
+    take_one(s, server, ties)
+
+
+@kernel
+def _find(s: State, first: int, width: int, best: int, pick: int) -> int:
+    """The place of a sum that is the best, with so many such before it from this block on; how many are in each block stands in `tied`."""
+    b = 0
+    while pick >= tied(s)[natural(b)]:
+        pick -= tied(s)[natural(b)]
+        b += 1
+    part = (first + b) * PARTS
+    while True:
+        found = _count(s, part, width // PARTS, best)
+        if pick < found:
+            break
+        pick -= found
+        part += 1
+    place = natural(part * PART)
+    while True:
+        pick -= int(sums(s)[place] == best)
+        if pick < 0:
+            return place
+        place += 1
 
 
 @kernel
@@ -158,6 +211,16 @@ def _largest(s: State, row: int, width: int) -> int:
     for n in range(width):
         largest = max(largest, numbers[row, n])
     return int(largest)
+
+
+@kernel
+def _count(s: State, row: int, width: int, best: int) -> int:
+    """How many sums of a row are the best; `width` as above."""
+    row = natural(row)
+    numbers, found = short_rows(s.at_sums, s.n_sums * PARTS, width), 0
+    for n in range(width):
+        found += int(numbers[row, n] == best)
+    return found
 
 
 @kernel
@@ -189,6 +252,23 @@ def _catch_up(s: State, c: int) -> bool:
                 flat[natural(rows[e])] += by
                 e += 1
     return n > 0
+
+
+@kernel
+def _take_for_one(s: State, server: int, c: int) -> bool:
+    """Where one job waits, and the server is empty, the best are those with most jobs of its type. Most arrivals are such as long as queues are short, and
+    then many tie; but False where the class has none."""
+    j = 0
+    while queue_length(s)[natural(j)] == 0:
+        j += 1
+    first, end = natural(first_tops(s)[c, natural(j)]), natural(first_tops(s)[c, natural(j + 1)])
+    if first == end:
+        return False
+    pick = chance.below(s, end - first) if end - first > 1 and s.random_ties else 0
+    tied(s)[0] = classes(s)[c, TABLE_START] + tops(s)[first + natural(pick)]
+    take_one(s, server, 1)
+    s.listed_best = float(choice(s)[0, natural(j)])
+    return True
 
 
 @kernel

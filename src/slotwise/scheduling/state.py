@@ -59,6 +59,7 @@ class State:
     n_block: int
     n_columns: int
     n_column_rows: int
+    n_tops: int
     # counters
     n_servers: int  # present and not draining: the paper's L
     n_places: int  # server numbers that were ever given out: all are below
@@ -165,6 +166,8 @@ class State:
     at_first_columns: int
     at_columns: int
     at_column_rows: int
+    at_first_tops: int
+    at_tops: int
     at_free: int
     at_used: int
     at_running_by_type: int

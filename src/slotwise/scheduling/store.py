@@ -491,12 +491,9 @@ class Store:
         laid = followed.lay_out(tables)
         about[: len(tables), SUMS_START] = laid.starts
         s.n_block = followed.BLOCK
-        s.n_sums, s.n_columns, s.n_column_rows = (
-            len(laid.sums) // followed.BLOCK,
-            len(laid.columns),
-            len(laid.column_rows),
-        )
-        for name in ("sums", "first_columns", "columns", "column_rows"):
+        s.n_sums, s.n_columns = len(laid.sums) // followed.BLOCK, len(laid.columns)
+        s.n_column_rows, s.n_tops = len(laid.column_rows), len(laid.tops)
+        for name in ("sums", "first_columns", "columns", "column_rows", "first_tops", "tops"):
             self.put(name, getattr(laid, name))
         self.put("peaks", np.zeros(s.n_sums, np.int64))
         self.put("followed", np.zeros((s.n_classes, s.n_types), np.int64))

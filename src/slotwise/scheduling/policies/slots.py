@@ -276,15 +276,21 @@ def _latest_weight(s: State, server: int) -> float:
 
 
 @kernel
+def _named(s: State, server: int) -> int:
+    """How many types with slots are named; with few types none are: all of them are as quickly looked through."""
+    return natural(int_table(s, SLOT_TYPES)[natural(server), 0]) if s.n_types > FEW_COLUMNS else 0
+
+
+@kernel
 def _slots_weight(s: State, server: int) -> float:
     """f(k-tilde, Q) of the server's configuration. Leaving out the types without a slot changes no bit of the sum."""
     server = natural(server)
-    named = int_table(s, SLOT_TYPES)[server]
-    if named[0] == 0:
+    n = _named(s, server)
+    if n == 0:
         return weight_of(s, server)
     slots, w, total = configuration(s)[server], weights_at(s, server), 0.0
-    for i in range(natural(named[0])):
-        j = natural(named[1 + i])
+    for i in range(n):
+        j = natural(int_table(s, SLOT_TYPES)[server, 1 + i])
         total += w[j] * slots[j]
     return total
 
@@ -333,6 +339,7 @@ def activate(s: State, server: int) -> None:
     """Take choice(s)[0] as the configuration and start every waiting job that the new slots admit."""
     row, slots, chosen, on = servers(s)[server], configuration(s)[server], choice(s)[0], running(s)[server]
     named, n = int_table(s, SLOT_TYPES)[natural(server)], 0
+    names = s.n_types > FEW_COLUMNS
     if row[MODE] == STALLED:
         s.n_stalled -= 1
     row[MODE] = ACTIVE
@@ -342,13 +349,15 @@ def activate(s: State, server: int) -> None:
     for j in range(s.n_types):
         if chosen[j] > 0:
             slots[j] = chosen[j]
-            named[1 + min(n, NAMED - 1)] = j
-            n += 1
+            if names:
+                named[1 + min(n, NAMED - 1)] = j
+                n += 1
             while on[j] < slots[j] and waits(s, j, server):
                 start(s, j, server)
             if on[j] < slots[j]:
                 bitmap.add(s, j, server)
-    named[0] = n if n <= NAMED and s.n_types > FEW_COLUMNS else 0
+    if names:
+        named[0] = n if n <= NAMED else 0
 
 
 @kernel
@@ -381,19 +390,21 @@ def first_empty(s: State, j: int) -> int:
 @kernel
 def forget_slots(s: State, server: int) -> None:
     """The server has no configuration."""
-    named, slots = int_table(s, SLOT_TYPES)[natural(server)], configuration(s)[natural(server)]
-    for i in range(natural(named[0])):
-        slots[natural(named[1 + i])] = 0
-    if named[0] == 0:
+    n, slots = _named(s, server), configuration(s)[natural(server)]
+    if n == 0:
         for j in range(s.n_types):
             slots[j] = 0
+        return
+    named = int_table(s, SLOT_TYPES)[natural(server)]
+    for i in range(n):
+        slots[natural(named[1 + i])] = 0
     named[0] = 0
 
 
 @kernel
 def _close_slots(s: State, server: int) -> None:
-    named, slots, on = int_table(s, SLOT_TYPES)[natural(server)], configuration(s)[server], running(s)[server]
-    for i in range(natural(named[0]) if named[0] > 0 else natural(s.n_types)):
-        j = natural(named[1 + i]) if named[0] > 0 else i
+    n, slots, on = _named(s, server), configuration(s)[server], running(s)[server]
+    for i in range(n if n > 0 else natural(s.n_types)):
+        j = natural(int_table(s, SLOT_TYPES)[natural(server), 1 + i]) if n > 0 else i
         if slots[j] > on[j]:
             bitmap.discard(s, j, server)
