@@ -95,7 +95,7 @@ def main() -> None:
         "--labelled", action="store_true", help="clusters whose servers have labels that types require"
     )
     parser.add_argument(
-        "--part", choices=PARTS, help="a part of the families: tune, decide, or last (look at it once)"
+        "--part", choices=PARTS, help="a part of the families: tune, wide, decide, or last (look at it once)"
     )
     parser.add_argument("--quick", action="store_true", help="a few short scenarios of each kind, for development")
     parser.add_argument("--policies", default="", help="names, with commas between")

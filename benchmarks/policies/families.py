@@ -11,8 +11,8 @@
 | clouds | real traces of clouds, and a cluster with two kinds of machines, with 8, 64 and exact types |
 | bursts | arrivals in batches and in long bursts |
 
-Three parts. `tune`: what changes to a policy may be tried on. `decide`: other seeds and families that tuning has never seen (means,
-labels); a change stays if it holds there. `last`: again other seeds and the family bursts; looked at once, before a release.
+Four parts. `tune` and `wide`: what changes to a policy may be tried on; `wide` has many seeds of the made-up families and nothing else, since a fault that one scenario in thirty
+has does not show in twelve. `decide`: other seeds; a change stays if it holds there. `last`: again other seeds; looked at once, before a release.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ from slotwise.workloads.hpc import hpc_like
 from slotwise.workloads.traces import import_trace, write_trace
 from slotwise.workloads.traces.tools import scale
 
-PARTS = ("tune", "decide", "last")
-SEEDS = {"tune": range(100, 112), "decide": range(200, 212), "last": range(300, 312)}
+PARTS = ("tune", "wide", "decide", "last")
+SEEDS = {"tune": range(100, 112), "decide": range(200, 212), "last": range(500, 512)}
+WIDE = {"pools": 80, "labels": 64, "means": 64, "tails": 24, "bursts": 16}
+"""how many seeds of each family, from 400 on"""
 TYPES: dict[str, dict[str, Any]] = {
     "8": {"method": "waste-bounded", "types": 8},
     "64": {"method": "waste-bounded", "types": 64},
@@ -45,24 +47,25 @@ TYPES: dict[str, dict[str, Any]] = {
 
 def family_entries(part: str) -> list[Entry]:
     """All scenarios of a part."""
+    if part == "wide":
+        return [entry for family, count in WIDE.items() for entry in _random(family, range(400, 400 + count))]
     seeds = SEEDS[part]
     found = [*_pools(part, seeds), *_hpc(seeds), *_logs(part), *_clouds(part)]
-    if part == "tune":
-        found += _random("tails", seeds, heavy)
-    elif part == "decide":
-        found += [
-            *_random("tails", seeds, heavy),
-            *_random("means", seeds, thousand_to_one),
-            *(Entry(f"labels-{seed}", partial(labelled_scenario, seed), "labels") for seed in seeds),
-        ]
-    else:
-        found += [*_random("means", seeds, thousand_to_one), *_random("bursts", seeds, in_bursts)]
+    for family in {"tune": ("tails",), "decide": ("tails", "means", "labels"), "last": ("means", "bursts")}[part]:
+        found += _random(family, seeds)
     return found
 
 
-def _random(family: str, seeds: range, make: Callable[[int], Scenario]) -> Iterator[Entry]:
+def _random(family: str, seeds: range) -> Iterator[Entry]:
+    makers: dict[str, Callable[[int], Scenario]] = {
+        "pools": pool,
+        "tails": heavy,
+        "means": thousand_to_one,
+        "labels": labelled_scenario,
+        "bursts": in_bursts,
+    }
     for seed in seeds:
-        yield Entry(f"{family}-{seed}", partial(make, seed), family)
+        yield Entry(f"{family}-{seed}", partial(makers[family], seed), family)
 
 
 # -- whole servers ------------------------------------------------------------------------------------------------
@@ -72,8 +75,7 @@ def _pools(part: str, seeds: range) -> Iterator[Entry]:
     if part == "tune":
         yield Entry("pool-32", partial(one_or_all, 32, 25.92, 0.09), "pools")
         yield Entry("pool-10", partial(one_or_all, 10, 7.36, 0.184), "pools")
-    for seed in seeds:
-        yield Entry(f"pools-{seed}", partial(pool, seed), "pools")
+    yield from _random("pools", seeds)
 
 
 def one_or_all(capacity: int, small: float, large: float) -> Scenario:

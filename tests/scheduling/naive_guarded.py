@@ -7,8 +7,8 @@ it goes on with the core's choice. What two people must agree on beyond the docu
 - Fillings: by size, by weight, by weight per share of the server, the last two from high to low and as by size where they
   are equal. Of fillings of equal worth the first is taken. A filling takes the types in its order, each as often as its next
   in line fits, and is started in the order of sizes.
-- A job that may go to several turning servers goes to the one with the lowest number; to a packing one where it spoils least,
-  then where least is left (free room in shares of the largest capacities).
+- A job that may go to several turning servers goes to the one with the lowest number; to a packing one where it costs others least. Where the best fit (least
+  room left, in shares of the largest capacities) spoils nothing and is not sought by others, it goes there.
 - Types below their floors go first, and keep their standing slots, in the order of sizes.
 - A server drains for the first in line of the oldest waiting job's type. What may stay is counted from the largest type down. H_k is ln k + 0.5772156649 + 1/2k - 1/12k^2. Of
   servers whose drain costs the same, the one with the lowest number.
@@ -90,7 +90,9 @@ class NaiveGuarded:
         self.clock = self.next_look = 0
         self.turns = self.given_up = 0
         self.pace, self.ended, self.counted = [1.0 for _ in demand], [0 for _ in demand], [0 for _ in demand]
+        self.common = [1.0 for _ in demand]
         self.next_estimate, self.estimates, self.arrived = 256, 0, 0
+        self.flood, self.flooded, self.long_mean, self.floods = options.flood, False, 0.0, 0
         self.core_turns: Callable[[int], bool] = lambda number: True
         self.told: list[tuple[Hashable, int]] = []
         self.values: dict[Any, float] = {}
@@ -111,7 +113,8 @@ class NaiveGuarded:
         return sum(self.alone(server.kind, j) for server in self.present().values())
 
     def gain(self, j: int) -> float:
-        return float(math.pow(max(len(self.present()), 1) / max(self.slots(j), 1), self.exponent) * self.pace[j])
+        exponent = 0.0 if self.flooded else self.exponent
+        return float(math.pow(max(len(self.present()), 1) / max(self.slots(j), 1), exponent) * self.pace[j])
 
     def notice_arrival(self) -> None:
         """Every 16th arrival counts the running jobs."""
@@ -119,6 +122,19 @@ class NaiveGuarded:
         if self.arrived % 16 == 0:
             for k in self.types:
                 self.counted[k] += sum(self.holds(number)[k] for number in self.servers)
+            self.notice_flood()
+
+    def notice_flood(self) -> None:
+        waiting, servers = sum(map(len, self.lines)), len(self.present())
+        self.long_mean += (waiting - self.long_mean) / min(4096, self.arrived // 16)
+        many = max(self.flood * max(30, self.all_running()), 1.5 * self.long_mean)
+        if waiting and not servers:
+            return  # queues are very long
+        if self.flooded:
+            self.flooded = waiting >= 0.5 * many
+        elif waiting > many and all(0.75 * self.slots(j) >= servers for j in self.types):
+            self.flooded = True
+            self.floods += 1
 
     def notice_end(self, j: int) -> None:
         """Learn how long jobs run, whenever the completions have doubled."""
@@ -130,21 +146,32 @@ class NaiveGuarded:
             for k in self.types:
                 own = (self.counted[k] + 10 * mean) / (self.ended[k] + 10)
                 octaves = math.floor(math.log2(mean / own) + 0.5) if own else 0
-                self.pace[k] = math.sqrt(2.0 ** max(-6, min(6, octaves)))
+                self.pace[k] = math.sqrt(2.0 ** max(-10, min(10, octaves)))
+
+            used = [n / max(self.slots(k), 1) for k, n in enumerate(self.counted)]
+            for k in self.types:
+                share = len(used) * used[k] / sum(used) if sum(used) else 1.0
+                self.common[k] = min(1.0, math.ceil(4 * share / 0.3) / 4)
 
     def price(self, j: int) -> float:
-        cost = sum(
+        return sum(
             self.resource_price[r] * self.demand[j][r] / self.largest[r] for r in self.resources if self.largest[r]
         )
+
+    def scarcity(self, j: int) -> float:
+        """How much more room all servers have than those that can hold the type."""
         rooms = [
             (sum(c / m for c, m in zip(self.capacity[server.kind], self.largest, strict=True) if m), server.kind)
             for server in self.present().values()
         ]
         able = sum(room for room, kind in rooms if self.alone(kind, j))
-        return cost * (sum(room for room, _ in rooms) / able) if able else cost
+        return sum(room for room, _ in rooms) / able if able else 1.0
 
     def weights(self) -> list[float]:
-        return [self.gain(j) * len(self.lines[j]) + self.c * self.price(j) for j in self.types]
+        return [
+            self.gain(j) * len(self.lines[j]) + self.c * self.price(j) * self.scarcity(j) ** 0.75
+            for j in self.types
+        ]
 
     def free(self, number: int) -> Sizes:
         server = self.servers[number]
@@ -157,7 +184,7 @@ class NaiveGuarded:
 
     def usable(self, room: Sizes) -> float:
         """V(room), by trying everything."""
-        prices = tuple(self.price(j) for j in self.types)
+        prices = tuple(self.common[j] * self.price(j) for j in self.types)
         if (room, prices) not in self.values:
             most = [min(room[r] // w[r] for r in self.resources if w[r]) for w in self.demand]
             self.values[room, prices] = max(
@@ -170,11 +197,10 @@ class NaiveGuarded:
         return self.values[room, prices]
 
     def spoilt(self, number: int, job: Hashable) -> float:
-        if not self.as_types:
-            return 0.0
         room, size = self.free(number), self.size[job]
         left = tuple(a - b for a, b in zip(room, size, strict=True))
-        return self.usable(room) - self.price(self.type_of[job]) - self.usable(left)
+        j = self.type_of[job]
+        return self.usable(room) - self.common[j] * self.price(j) - self.usable(left)
 
     # -- placing ----------------------------------------------------------------------------------------------------
 
@@ -221,17 +247,40 @@ class NaiveGuarded:
             self.start(j, best)
 
     def best_servers(self, job: Hashable, but: int = -1) -> list[int]:
-        """The packing servers, but one, on which the job spoils least (a tenth of its price or less counts the same), then leaves least."""
+        """The packing servers, but one, on which the job costs others least."""
         packing = [
             n
             for n, server in self.present().items()
             if n != but and server.state == "packs" and self.fits(n, self.size[job])
         ]
-        little = 0.1 * self.price(self.type_of[job])
-        spoils = {n: max(little, self.spoilt(n, job)) for n in packing}
-        least = [n for n in packing if spoils[n] < min(spoils.values()) + NEAR]
-        left = {n: sum(self.shares(self.free(n))) for n in least}
-        return [n for n in least if left[n] < min(left.values()) + NEAR]
+        left = {n: sum(self.shares(self.free(n))) for n in packing}
+        best_fit = [n for n in packing if left[n] < min(left.values()) + NEAR]
+        if not self.as_types:
+            return best_fit
+        costs = {n: self.spoilt_and_sought(n, job) for n in packing}
+        if nothing := [n for n in best_fit if costs[n] < NEAR]:
+            return nothing
+        for n in packing:
+            costs[n] += 0.75 * self.price(self.type_of[job]) * self.free_part(n)
+        return [n for n in packing if costs[n] < min(costs.values()) + NEAR]
+
+    def spoilt_and_sought(self, number: int, job: Hashable) -> float:
+        """What the job spoils, unless a larger one waits that may run wherever it may; and what it costs those who must go to this server."""
+        j, kind = self.type_of[job], self.servers[number].kind
+        h = self.scarcity(j)
+        larger = False
+        for k in self.by_size:
+            if self.lines[k]:
+                if self.price(k) <= self.price(j):
+                    break
+                larger = larger or self.scarcity(k) <= h
+        most = max(self.scarcity(k) for k in self.types if self.alone(kind, k))
+        return (0.0 if larger else self.spoilt(number, job)) + 2.0 * self.price(j) * max(0.0, 1.0 - h / most)
+
+    def free_part(self, number: int) -> float:
+        """How much of the server is free, in prices of resources."""
+        parts = zip(self.resource_price, self.shares(self.free(number)), strict=True)
+        return sum(price * share for price, share in parts) / sum(self.resource_price)
 
     def settle(self) -> None:
         for j in self.types:
@@ -304,7 +353,11 @@ class NaiveGuarded:
         for j in self.by_size:
             wanted = len(self.demand) <= self.standing * self.slots(j) and self.low(j) and not self.lines[j]
             known = self.ended[j] or self.runs(j)
-            if wanted and known and j not in self.kept and self.fits(number, self.demand[j]):
+            kind = self.servers[number].kind
+            sought = any(
+                self.lines[k] and self.alone(kind, k) and self.scarcity(k) > self.scarcity(j) for k in self.types
+            )
+            if wanted and known and not sought and j not in self.kept and self.fits(number, self.demand[j]):
                 self.kept[j] = number
                 self.ever_kept += 1
 
@@ -437,11 +490,22 @@ class NaiveGuarded:
             self.overdue_first += 1
 
     def go_on_with(self, number: int, j: int) -> None:
-        alone = not self.servers[number].jobs and self.runs(j) == 0
-        first = self.lines[j][0] if self.lines[j] else None
-        if alone and first is not None and self.waiting()[0] == first and self.fits(number, self.size[first]):
+        if self.servers[number].jobs or not self.lines[j] or self.waiting()[0] != self.lines[j][0]:
+            return
+        if self.runs(j) and not self.others_gain_less(number, j):
+            return
+        if self.fits(number, self.size[self.lines[j][0]]):
             self.start(j, [number])
             self.went_on += 1
+
+    def others_gain_less(self, number: int, j: int) -> bool:
+        """Whether n S_j <= Q_j S H_n, for the n others of the best filling."""
+        counts = [0 if k == j else n for k, n in enumerate(self.best_filling(number)[0])]
+        n = sum(counts)
+        if n == 0:
+            return False
+        time = sum(count / self.pace[k] ** 2 for k, count in enumerate(counts)) / n
+        return n / self.pace[j] ** 2 <= len(self.lines[j]) * time * harmonic(n)
 
     def has_drained(self, number: int) -> bool:
         server = self.servers[number]
@@ -469,8 +533,7 @@ class NaiveGuarded:
         stay[goal] += 1
         if not leave:
             return stay, 0.0, 0.0
-        harmonic = math.log(leave) + 0.5772156649 + 0.5 / leave - 1 / (12 * leave * leave)
-        return stay, time / leave, time / leave * harmonic
+        return stay, time / leave, time / leave * harmonic(leave)
 
     def cost(self, number: int, goal: int) -> float:
         whole, size = self.capacity[self.servers[number].kind], self.demand[goal]
@@ -604,3 +667,8 @@ class NaiveGuarded:
         for job in lost:
             if job in self.lines[self.type_of[job]]:
                 self.arrive(job)
+
+
+def harmonic(k: int) -> float:
+    """1 + 1/2 + ... + 1/k, to a hundredth."""
+    return math.log(k) + 0.5772156649 + 0.5 / k - 1 / (12 * k * k)

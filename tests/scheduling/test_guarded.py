@@ -16,7 +16,7 @@ from slotwise.model import Scenario, load_scenario, parse_scenario
 from slotwise.scheduling.policies import make_policy
 from slotwise.scheduling.policies.guarded import drains, floors, memory, usable
 from slotwise.scheduling.scheduler import Scheduler
-from slotwise.scheduling.state import CLASS, COUNT, MODE, SERVER, STALLED, STATUS, TYPE, gain
+from slotwise.scheduling.state import CLASS, COUNT, MODE, SERVER, STALLED, STATUS, TYPE, gain, offset
 from slotwise.simulation.choice import Choice
 from slotwise.simulation.drift import Stability, drift
 from slotwise.simulation.replication import Task, replicate
@@ -117,14 +117,16 @@ def test_a_two_spoils_a_unit_beside_a_five_and_none_beside_twos() -> None:
     assert first.server != second.server  # best-fit would put it beside the five
 
 
-def test_a_type_that_few_servers_can_hold_is_dearer() -> None:
+def test_a_type_that_few_servers_can_hold_weighs_more() -> None:
     scenario = parse_scenario({"name": "unlike", **UNLIKE})
     scheduler = Scheduler(scenario.cluster, scenario.types, "guarded", size_exponent=1.25)
     state = scheduler._state
     usable.set_prices(state)
     room = {"big": 2 * (1.0 + 1.0), "small": 3 * (7 / 12 + 9 / 20)}
     scarce = (room["big"] + room["small"]) / room["big"]
-    assert usable.prices(state) == pytest.approx([scarce * (8 / 12 + 5 / 20), 3 / 12 + 4 / 20, 1 / 12 + 2 / 20])
+    prices = np.array([8 / 12 + 5 / 20, 3 / 12 + 4 / 20, 1 / 12 + 2 / 20])
+    assert usable.prices(state) == pytest.approx(prices)
+    assert offset(state) == pytest.approx(40 * prices * [scarce**0.75, 1.0, 1.0])
     slots = np.array([2 * 1, 2 * 4 + 3 * 2, 2 * 10 + 3 * 4])
     assert gain(state) == pytest.approx((5 / slots) ** 1.25)
 

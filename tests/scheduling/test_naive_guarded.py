@@ -39,6 +39,7 @@ RUNS, LENGTH = (40, 60) if JIT else (7, 50)
         {"patience": 0.02, "beta": 0.9, "stall_cap": 0.5},
         {"overdue": 0.1, "drain_share": 0.5},
         {"overdue": 0.1, "drain_share": 0.5, "drain_limit": 0.5},
+        {"beta": 0.9, "flood": 0.02},
     ],
     ids=str,
 )
@@ -56,6 +57,8 @@ def test_the_core_places_as_the_naive_one_does(options: dict[str, Any], actual: 
         assert sum(run.overdue_first for run in runs) > RUNS / 20, "nobody goes first who is overdue"
     if "drain_limit" in options:
         assert sum(run.hopeless for run in runs) > RUNS / 20, "no drain is given up"
+    if "flood" in options:
+        assert sum(run.floods for run in runs) > 0 or not JIT, "no flood"
     if JIT:
         assert sum(run.past_heads for run in runs) > RUNS / 20 or not actual, "nobody overtakes"
         assert sum(run.went_on for run in runs) > 0 or "overdue" in options, "no server goes on with a type"
@@ -189,7 +192,7 @@ def test_what_is_long_ago_counts_less_and_long_queues_change_no_gains() -> None:
         gains.ended(state)[:] = [100.0, gains.WINDOW - 101.0]
         gains.counted(state)[:] = [4000.0, 4000.0]
         scheduler.complete(n)
-        assert gains.paces(state).tolist() == ([1 / 8, math.sqrt(2)] if learnt else [1.0, 1.0])
+        assert gains.paces(state).tolist() == ([1 / 32, math.sqrt(2)] if learnt else [1.0, 1.0])
         assert gains.counted(state).tolist() == [2000.0, 2000.0]
         assert gains.ended(state).sum() == whole[memory.ENDED] == gains.WINDOW // 2
         assert whole[memory.NEXT_ESTIMATE] == gains.WINDOW

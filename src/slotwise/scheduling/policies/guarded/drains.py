@@ -17,8 +17,9 @@ have taken less than `drain_share` of the time of all servers; what was not used
 
 A drain that takes more than `drain_limit` times what drains take is given up: with service times of a heavy tail it may wait for one job for ever.
 
-And a server that is empty goes on with the type that it has just served, if nobody else of that type runs and its next job has waited longest of
-all. Where small jobs have piled up meanwhile, the drain would have to be paid again for every large job otherwise.
+And a server that is empty goes on with the type that it has just served, if the next job of that type has waited longest of all, and either nobody else of it runs, or the
+others who would fill the server would gain less from it than a new drain costs those of the type. Where small jobs have piled up meanwhile, the drain would have to be paid again for every
+large job otherwise.
 
 The policy has no clock. By Little's law N running jobs see N arrivals in a mean service time, and N + Q in the mean time in the system; so a wait is counted in
 arrivals. Service times with a heavy tail make drains longer than S H_k: how much longer they were is learnt. With very long queues nobody goes first and nothing
@@ -35,6 +36,7 @@ from numpy.typing import NDArray
 from slotwise._kernel import kernel
 from slotwise.scheduling.moves import start
 from slotwise.scheduling.policies.fitting import fits, set_need
+from slotwise.scheduling.policies.guarded.fillings import best_filling, refresh_weights
 from slotwise.scheduling.policies.guarded.gains import EVERY, paces, queues_are_long
 from slotwise.scheduling.policies.guarded.memory import (
     ARRIVED,
@@ -65,6 +67,7 @@ from slotwise.scheduling.state import (
     STATUS,
     State,
     capacity,
+    choice,
     configuration,
     demand,
     float_field,
@@ -177,12 +180,31 @@ def serve_overdue(s: State, server: int) -> None:
 
 @kernel
 def go_on_with(s: State, server: int, j: int) -> None:
-    """A job of type j has left the server empty, and no other of the type runs: the next of the type starts there, if it has waited longest of all."""
-    alone = servers(s)[server, COUNT] == 0 and running_by_type(s)[j] == 0 and queue_length(s)[j] > 0
-    if alone and not queues_are_long(s) and oldest_type(s) == j:
+    """A job of type j has left the server empty. The next of the type starts there, if it has waited longest of all, and no other of the type runs or the
+    others would gain less from the room."""
+    empty = servers(s)[server, COUNT] == 0 and queue_length(s)[j] > 0
+    if not empty or queues_are_long(s) or oldest_type(s) != j:
+        return
+    if running_by_type(s)[j] == 0 or _others_gain_less(s, server, j):
         set_need(s, j)
         if fits(s, server, need(s)):
             start(s, j, server)
+
+
+@kernel
+def _others_gain_less(s: State, server: int, j: int) -> bool:
+    """Whether n S_j <= Q_j S H_n: n others, with mean service time S, would fill the server and wait for S_j otherwise; afterwards it would take S H_n until it is empty
+    again for the Q_j of type j."""
+    refresh_weights(s)
+    best_filling(s, server)
+    n, time = 0, 0.0
+    for k in range(s.n_types):
+        if k != j:
+            n += choice(s)[1, k]
+            time += choice(s)[1, k] / (paces(s)[k] * paces(s)[k])
+    if n == 0:
+        return False
+    return bool(n / (paces(s)[j] * paces(s)[j]) <= queue_length(s)[j] * time / n * harmonic(n))
 
 
 @kernel

@@ -29,6 +29,7 @@ from slotwise.scheduling.policies.guarded.drains import mean_stay, overdue_age
 from slotwise.scheduling.policies.guarded.fillings import best_filling, refresh_weights
 from slotwise.scheduling.policies.guarded.gains import notice_end, queues_are_long
 from slotwise.scheduling.policies.guarded.memory import CLOCK, MAKE_USE, PLAN, RESERVATION, SPOILS
+from slotwise.scheduling.policies.guarded.placing import find_server
 from slotwise.scheduling.policies.guarded.usable import notice_use
 from slotwise.scheduling.policies.reservation import (
     NOBODY,
@@ -158,7 +159,7 @@ def _serve_first(s: State) -> int:
         if i < 0:
             break
         set_job_need(s, i)
-        server = turning.find_server(s, jobs(s)[i, TYPE])
+        server = find_server(s, jobs(s)[i, TYPE])
         if server < 0:
             return i
         drop(s, RESERVATION)
@@ -226,10 +227,10 @@ def start_harmless(s: State, i: int) -> bool:
         take_spare(s, RESERVATION, i)
         start_job(s, i, reserved)
         return True
-    server = turning.find_server(s, jobs(s)[i, TYPE])
+    server = find_server(s, jobs(s)[i, TYPE])
     if server >= 0 and server == reserved:
         _show(s, reserved, STALLED)  # look for another one
-        server = turning.find_server(s, jobs(s)[i, TYPE])
+        server = find_server(s, jobs(s)[i, TYPE])
         _show(s, reserved, EMPTY)
     if server >= 0:
         start_job(s, i, server)

@@ -2,10 +2,10 @@
 
 A filling takes the types in some order, each as often as its next job in line fits. Its worth is
 
-    W.k' + c V(F'),        W_j = g_j Q_j + c p_j,
+    W.k' + c V(F'),        W_j = g_j Q_j + c p_j h_j^(3/4),
 
 with k' what the server would hold and F' what would stay free: the weight of the queues, and beside it, as if c more jobs of
-each type were waiting, the room that is put to use or stays usable. With short queues the second part decides, so that
+each type were waiting, the room that is put to use or stays usable. (h_j: how few servers can hold type j, `placing`.) With short queues the second part decides, so that
 servers are packed tightly; with long ones the first, as in MaxWeight.
 """
 
@@ -48,7 +48,7 @@ BY_SIZE, BY_WEIGHT, BY_DENSITY = 0, 1, 2
 
 @kernel
 def refresh_weights(s: State) -> None:
-    """W_j = g_j Q_j + c p_j follows every queue; only prices may be out of date."""
+    """W_j follows every queue; only prices may be out of date."""
     if policy_ints(s)[STALE]:
         set_prices(s)
 

@@ -23,11 +23,14 @@ from slotwise.scheduling.moves import hold_room, start
 from slotwise.scheduling.policies.fitting import fits, set_need, set_type_need
 from slotwise.scheduling.policies.guarded.gains import ended, is_cheap, queues_are_long, slots
 from slotwise.scheduling.policies.guarded.memory import CHEAP, FLOOR, HOLDERS
+from slotwise.scheduling.policies.guarded.usable import scarcity
 from slotwise.scheduling.queues import next_waiting
 from slotwise.scheduling.state import (
+    CLASS,
     COUNT,
     State,
     int_field,
+    most,
     need,
     order,
     policy_floats,
@@ -61,7 +64,7 @@ def serve_floors(s: State, server: int) -> None:
         n = next_waiting(s, n + 1)
     for n in range(s.n_types if policy_ints(s)[CHEAP] > 0 else 0):
         j = order(s)[0, n]
-        if holders(s)[j] == 0 and _wants_slot(s, j):
+        if holders(s)[j] == 0 and _wants_slot(s, j) and not _is_sought(s, server, j):
             set_type_need(s, j)
             if fits(s, server, need(s)):
                 holders(s)[j] = server + 1
@@ -79,6 +82,18 @@ def _wants_slot(s: State, j: int) -> bool:
     """Whether a slot of type j costs next to nothing, and jobs of it come, but none waits."""
     comes = ended(s)[j] + running_by_type(s)[j] > 0.0
     return bool(comes and queue_length(s)[j] == 0 and is_cheap(s, j) and _is_low(s, j))
+
+
+@kernel
+def _is_sought(s: State, server: int, j: int) -> bool:
+    """Whether somebody waits for this server who may run on fewer servers than type j."""
+    n = next_waiting(s, 0)
+    while n >= 0:
+        k = order(s)[0, n]
+        if scarcity(s)[k] > scarcity(s)[j] and most(s)[servers(s)[server, CLASS], k] > 0:
+            return True
+        n = next_waiting(s, n + 1)
+    return False
 
 
 @kernel

@@ -5,6 +5,13 @@
 S_j the mean service time of type j, S that of all jobs. Room and time are what a job keeps others from; of two types that wait
 alike, the one that is served sooner shortens the queues sooner.
 
+In a flood e is 0: more than `flood` jobs wait for each that runs, and half as many again as in the mean over a long time. It takes many service times to get over
+that, and until then most jobs are served if small ones go first. Where some type takes a whole server it is not done: there each
+change between small and large jobs costs a drain, and a flood might never end.
+
+Of the room in use a type has the share u_j = (N_j / slots_j) / sum_k (N_k / slots_k), with N as below. It is common where J u_j is at least `EVEN`; below that,
+room that only jobs of this type could use counts less (`usable`).
+
 Nobody tells the policy how long jobs run, and it has no clock. By Little's law the running jobs of type j are, on the average,
 S_j times its completions in a unit of time, so that
 
@@ -26,13 +33,18 @@ from numpy.typing import NDArray
 from slotwise._kernel import kernel
 from slotwise.scheduling.policies.guarded.memory import (
     ARRIVED,
+    COMMON,
     COUNTED,
     ENDED,
     ENDED_BY_TYPE,
     EXPONENT,
+    FLOOD,
+    FLOODED,
+    LONG_MEAN,
     NEXT_ESTIMATE,
     PACES,
     SLOTS,
+    STALE,
     STANDING,
 )
 from slotwise.scheduling.queues import weight_of_type
@@ -55,8 +67,20 @@ EVERY = 16
 """arrivals from one moment at which running jobs are counted to the next"""
 PRIOR = 10.0
 """completions of mean length with which a type starts"""
-MOST = 6.0
-"""octaves by which a type may run shorter or longer than the mean; a gain is changed by the factor 8 at most"""
+MOST = 10.0
+"""octaves by which a type may run shorter or longer than the mean; a gain is changed by the factor 32 at most"""
+EVEN = 0.3
+"""of an even share of the room in use: a type that has less is rare"""
+STEPS = 4.0
+"""how common a type is is a multiple of 1 / STEPS, so that it seldom changes"""
+FEW = 30
+"""running jobs: with fewer, chance alone makes queues many times as long"""
+UNUSUAL = 1.5
+"""times the mean queue over a long time"""
+MOMENTS = 4096
+"""over which that mean is taken"""
+MOST_OF_ONE = 0.75
+"""of a server, in the mean: a type that takes more needs a whole one"""
 
 F8 = NDArray[np.float64]
 
@@ -80,6 +104,12 @@ def counted(s: State) -> F8:
 
 
 @kernel
+def common(s: State) -> F8:
+    """(J,): 1 where a type is common, less the rarer it is."""
+    return float_field(s, COMMON)
+
+
+@kernel
 def slots(s: State) -> NDArray[np.int64]:
     """(J,): how many jobs of each type alone all servers could hold."""
     return int_field(s, SLOTS)
@@ -99,23 +129,46 @@ def queues_are_long(s: State) -> bool:
 
 @kernel
 def set_gains(s: State) -> None:
-    """g_j anew: servers, or paces, have changed."""
+    """g_j anew: servers, or paces, have changed, or a flood has come or gone."""
+    exponent = 0.0 if policy_ints(s)[FLOODED] else policy_floats(s)[EXPONENT]
     for j in range(s.n_types):
         room = max(s.n_servers, 1) / max(slots(s)[j], 1)
-        gain(s)[j] = math.pow(room, policy_floats(s)[EXPONENT]) * paces(s)[j]
+        gain(s)[j] = math.pow(room, exponent) * paces(s)[j]
         weight(s)[j] = weight_of_type(s, j, queue_length(s)[j])
 
 
 @kernel
 def notice_arrival(s: State) -> bool:
-    """A job arrives, and every now and then counts those that run; returns whether it has."""
+    """A job arrives, and every now and then counts those that run and those that wait; returns whether it has."""
     whole = policy_ints(s)
     whole[ARRIVED] += 1
     if whole[ARRIVED] % EVERY != 0:
         return False
     for j in range(s.n_types):
         counted(s)[j] += running_by_type(s)[j]
+    _notice_flood(s)
     return True
+
+
+@kernel
+def _notice_flood(s: State) -> None:
+    """Whether a flood has come, or gone: it is over when half as many wait as make one."""
+    whole, numbers = policy_ints(s), policy_floats(s)
+    numbers[LONG_MEAN] += (s.n_waiting - numbers[LONG_MEAN]) / min(MOMENTS, whole[ARRIVED] // EVERY)
+    many = max(numbers[FLOOD] * max(FEW, s.n_running), UNUSUAL * numbers[LONG_MEAN])
+    changed = s.n_waiting < 0.5 * many if whole[FLOODED] else s.n_waiting > many and not _takes_servers(s)
+    if changed and not queues_are_long(s):
+        whole[FLOODED] = 1 - whole[FLOODED]
+        set_gains(s)
+
+
+@kernel
+def _takes_servers(s: State) -> bool:
+    """Whether jobs of some type take a whole server, or nearly so."""
+    for j in range(s.n_types):
+        if MOST_OF_ONE * slots(s)[j] < s.n_servers:
+            return True
+    return False
 
 
 @kernel
@@ -128,6 +181,7 @@ def notice_end(s: State, j: int) -> None:
         if not queues_are_long(s):
             set_paces(s)
             set_gains(s)
+        _set_common(s)
         if whole[ENDED] >= WINDOW:
             whole[ENDED] //= 2
             for k in range(s.n_types):
@@ -148,3 +202,17 @@ def set_paces(s: State) -> None:
         mean = (counted(s)[j] + PRIOR * each) / (ended(s)[j] + PRIOR)
         octaves = math.floor(math.log2(each / mean) + 0.5) if mean > 0.0 else 0.0
         paces(s)[j] = math.pow(2.0, 0.5 * min(MOST, max(-MOST, octaves)))
+
+
+@kernel
+def _set_common(s: State) -> None:
+    """How common each type is, from what was counted."""
+    total = 0.0
+    for j in range(s.n_types):
+        total += counted(s)[j] / max(slots(s)[j], 1)
+    for j in range(s.n_types):
+        share = s.n_types * counted(s)[j] / max(slots(s)[j], 1) / total if total > 0.0 else 1.0
+        now = min(1.0, math.ceil(STEPS * share / EVEN) / STEPS)
+        if now != common(s)[j]:
+            common(s)[j] = now
+            policy_ints(s)[STALE] = 1

@@ -73,6 +73,11 @@ class GuardedOptions(BetaOptions, FitOptions):
     drain_limit: float = Field(
         4.0, gt=0, description="a drain is given up when it has taken so many times what drains take"
     )
+    flood: float = Field(
+        10.0,
+        gt=0,
+        description="from so many waiting jobs for each running one on, and more than usual, size no longer counts in weights",
+    )
     durations: Literal["auto", "none", "exact", "estimate"] = Field(
         "auto",
         description="how long jobs are expected to run. none: not known; exact: as each job says (in simulations: the truth); estimate: users' estimates (simulations, column `estimate` of a trace); auto: estimate where a trace has them, else none",
@@ -125,7 +130,11 @@ class Guarded(Policy):
         real[memory.BASE], real[memory.EXPONENT], real[memory.POWER] = o.tightness, o.size_exponent, o.scarcity
         real[memory.FLOOR], real[memory.STANDING], real[memory.PERSISTENCE] = o.floor, o.standing, o.persistence
         real[memory.PATIENCE], real[memory.OVERDUE] = o.patience, o.overdue
-        real[memory.DRAIN_SHARE], real[memory.DRAIN_LIMIT] = o.drain_share, o.drain_limit
+        real[memory.DRAIN_SHARE], real[memory.DRAIN_LIMIT], real[memory.FLOOD] = (
+            o.drain_share,
+            o.drain_limit,
+            o.flood,
+        )
         store.put_score(1.0 / np.maximum(store.sizes.capacity.max(axis=0), 1))
 
     def learnt(self, store: Store, names: Names) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """`guarded`: packs tightly while queues are short, and guards itself as Algorithm 1 does when they grow.
 
-A server packs work-conservingly by what jobs really ask for: an arriving job goes where it spoils least usable room
-(`usable`), and a server takes the filling of most worth (`fillings`). On a completion at server l, with weights W of Q
+A server packs work-conservingly by what jobs really ask for: an arriving job goes where it costs others least
+(`placing`), and a server takes the filling of most worth (`fillings`). On a completion at server l, with weights W of Q
 before any refill, let k' be what l would hold after its refill and k_r its max-weight configuration. If
 
     f(k', W) < beta(Q, s) f(k_r, W),        beta = h(Q) q(s),   h(Q) = b (p + (1 - p) tanh(z sum Q)),
@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 
 from slotwise._kernel import kernel
-from slotwise.scheduling import bitmap, fitindex, line
+from slotwise.scheduling import bitmap, line
 from slotwise.scheduling.memory import call_at
 from slotwise.scheduling.moves import reindex, start, start_job
 from slotwise.scheduling.policies.fitting import fits, set_job_need, set_need, set_type_need
@@ -36,7 +36,7 @@ from slotwise.scheduling.policies.guarded.drains import (
     notice_queue,
     serve_overdue,
 )
-from slotwise.scheduling.policies.guarded.fillings import best_filling, by_type, refresh_weights, set_room
+from slotwise.scheduling.policies.guarded.fillings import best_filling, by_type, refresh_weights
 from slotwise.scheduling.policies.guarded.floors import holders, release_slot, release_slots, serve_floors
 from slotwise.scheduling.policies.guarded.gains import notice_arrival, notice_end
 from slotwise.scheduling.policies.guarded.memory import (
@@ -50,7 +50,8 @@ from slotwise.scheduling.policies.guarded.memory import (
     SPOILS,
     TURN,
 )
-from slotwise.scheduling.policies.guarded.usable import TINY, count_servers, notice_use, prices, spoilt
+from slotwise.scheduling.policies.guarded.placing import find_server
+from slotwise.scheduling.policies.guarded.usable import count_servers, notice_use
 from slotwise.scheduling.policies.slots import note_reason, share_of
 from slotwise.scheduling.queues import next_waiting
 from slotwise.scheduling.state import (
@@ -89,10 +90,6 @@ from slotwise.scheduling.weights import best_above, best_configuration, best_wei
 SHORT, SINCE, LOST, TRIES = 0, 1, 2, 3
 """of TURN, for each server: the share of its best weight that it lacks, since which event, what that
 has cost so far, and how many turns in a row it has given up"""
-LITTLE = 0.1
-"""of the price of a job: to spoil less is as good as to spoil nothing"""
-FEWEST_LOOKS, MOST_LOOKS, WORK = 16, 256, 2560
-"""An arriving job looks at WORK / J kinds of servers, J the number of types, within these limits: a look takes longer with more types."""
 
 
 def arrive(s: State, j: int, i: int) -> None:
@@ -211,8 +208,8 @@ def cancel(s: State, j: int, i: int) -> None:
 @kernel
 def refill(s: State, server: int) -> None:
     """Start the best filling on a packing server, or turn the server where that would weigh too little."""
-    serve_floors(s, server)
     refresh_weights(s)
+    serve_floors(s, server)
     mine, share = best_filling(s, server), share_of(s, server)
     best = best_above(s, server, mine, share) if share > 0.0 else -1.0
     if best >= 0.0:
@@ -439,47 +436,3 @@ def use_slot(s: State, j: int) -> bool:
     start(s, j, server)
     _open_slots(s, server)
     return True
-
-
-@kernel
-def find_server(s: State, j: int) -> int:
-    """The packing server on which the head of line of type j spoils least, then leaves least; -1 where it fits nowhere. What would be spoilt may never have been used: a hole
-    of (2, 2) is no reason to keep jobs of (1, 2) out of it, and on servers that would be empty soon."""
-    winner = fitindex.best(s, need(s))
-    if winner < 0:
-        return winner
-    if s.actual and by_type(s):
-        set_room(s, winner, need(s))
-        for r in range(s.n_resources):
-            if need(s)[r] < demand(s)[j, r]:
-                return -1
-        return winner
-    if not policy_ints(s)[SPOILS]:
-        return winner
-    least = spoilt(s, servers(s)[winner, CLASS], free(s)[winner], j, need(s))
-    little = LITTLE * prices(s)[j]
-    if least <= little:
-        return winner  # next to nothing spoilt, and the best fit
-    rooms, left = fitindex.group_free(s), math.inf
-    looks = max(FEWEST_LOOKS, min(MOST_LOOKS, WORK // s.n_types))
-    for c in range(s.n_classes):
-        coefficients, columns = fitindex.score(s)[c], fitindex.columns(s, c, need(s))
-        g = (
-            fitindex.group_from(s, c, fitindex.first_cell(s, c, need(s)), columns)
-            if fitindex.may_hold(s, c)
-            else -1
-        )
-        while g >= 0:
-            covers, residual = True, 0.0
-            for r in range(s.n_resources):
-                covers = covers and rooms[g, r] >= need(s)[r]
-                residual += coefficients[r] * rooms[g, r]
-            if covers:
-                if looks == 0:
-                    return winner
-                looks -= 1
-                here = max(little, spoilt(s, c, rooms[g], j, need(s)))
-                if here < least - TINY or (here < least + TINY and residual < left):
-                    winner, least, left = int(fitindex.groups(s)[g, fitindex.FIRST]), here, residual
-            g = fitindex.group_after(s, g, columns)
-    return winner

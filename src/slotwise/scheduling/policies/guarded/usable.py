@@ -3,10 +3,11 @@
 Resources have prices pi_r, high where they are scarce: (use of r)^4, the scarcest at 1. A job costs
 p_j = sum_r pi_r w_jr / capacity_r. The usable part of a free vector F is what jobs could still take of it,
 
-    V(F) = max { p.x : x >= 0 whole, x of the types fits into F },
+    V(F) = max { v.x : x >= 0 whole, x of the types fits into F },        v_j = p_j, less where type j is rare (`gains`),
 
-and a job of type j spoils V(F) - p_j - V(F - w_j) >= 0 of it: 5 units on a server of 10 that takes jobs of 5 and of 2 are all
-usable, and of the 3 that a job of 2 leaves of them only 2 are.
+and a job of type j spoils V(F) - v_j - V(F - w_j) >= 0 of it: 5 units on a server of 10 that takes jobs of 5 and of 2 are all
+usable, and of the 3 that a job of 2 leaves of them only 2 are. A hole that only rare jobs could use entirely may never be used so: it is no
+reason to keep others out.
 
 V is found by a depth-first search with a bound, and remembered by F. Where the search would be long, many small jobs share the room, and
 next to nothing of it is ever useless: there the bound stands for V. (Measured: with the exact V such clusters have longer queues.)
@@ -20,11 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
-from slotwise.scheduling.policies.guarded.gains import is_cheap, set_gains, slots
+from slotwise.scheduling.policies.guarded.gains import common, is_cheap, set_gains, slots
 from slotwise.scheduling.policies.guarded.memory import (
     BASE,
     BOUNDS,
     CHEAP,
+    HOPED,
     HOSTS,
     KEYS,
     MEMO,
@@ -38,6 +40,7 @@ from slotwise.scheduling.policies.guarded.memory import (
     SEARCH_TYPES,
     SEARCH_VALUES,
     SEEN,
+    SOUGHT,
     STALE,
     UNIT_PRICES,
     USE,
@@ -69,6 +72,8 @@ NODES = 100
 """steps of a search for V(F)"""
 STEPS = 16.0
 """prices of resources are whole multiples of 1 / STEPS, so that they seldom change"""
+FEW = 0.75
+"""the power of h_j in what a waiting job weighs: those who can go to few servers count more"""
 TINY = 1e-9
 
 I8 = NDArray[np.int64]
@@ -94,6 +99,12 @@ def prices(s: State) -> F8:
 
 
 @kernel
+def hoped(s: State) -> F8:
+    """(J,): v_j, what a job of the type that may still come is worth."""
+    return float_field(s, HOPED)
+
+
+@kernel
 def hosts(s: State) -> F8:
     """(J + 1,): the room of the servers that can hold a type, in shares of the largest; last that of all servers."""
     return float_field(s, HOSTS)
@@ -112,8 +123,14 @@ def scarcity(s: State) -> F8:
 
 
 @kernel
+def sought(s: State) -> F8:
+    """(classes,): the most h_j of the types that servers of the class hold."""
+    return float_field(s, SOUGHT)
+
+
+@kernel
 def _bounds(s: State) -> F8:
-    """(J, R + 1): the most price per unit of a resource, and last the most h, over the n-th of the types that fit and the smaller ones."""
+    """(J, R + 1): the most v per unit of a resource, and last how common, over the n-th of the types that fit and the smaller ones."""
     return float_table(s, BOUNDS)
 
 
@@ -200,9 +217,14 @@ def set_prices(s: State) -> None:
         for r in range(R):
             p[j] += unit_prices(s)[r] * demand(s)[j, r]
         scarcity(s)[j] = hosts(s)[J] / hosts(s)[j] if hosts(s)[j] > 0.0 else 1.0
-        p[j] *= scarcity(s)[j]
-        offset(s)[j] = policy_floats(s)[BASE] * p[j]
+        hoped(s)[j] = common(s)[j] * p[j]
+        offset(s)[j] = policy_floats(s)[BASE] * p[j] * math.pow(scarcity(s)[j], FEW)
         weight(s)[j] = weight_of_type(s, j, queue_length(s)[j])
+    for c in range(s.n_classes):
+        sought(s)[c] = 1.0
+        for j in range(J):
+            if most(s)[c, j] > 0:
+                sought(s)[c] = max(sought(s)[c], scarcity(s)[j])
     for place in range(MEMO):
         _known(s)[place] = -1.0
     policy_ints(s)[STALE] = 0
@@ -210,12 +232,12 @@ def set_prices(s: State) -> None:
 
 @kernel
 def spoilt(s: State, c: int, room: I8, j: int, size: I8) -> float:
-    """V(room) - p_j - V(room - size): how much usable room on a server of class c a job of type j spoils."""
+    """V(room) - v_j - V(room - size): how much usable room on a server of class c a job of type j spoils."""
     rest = int_field(s, REST)
     for r in range(s.n_resources):
         rest[r] = room[r] - size[r]
     before = usable(s, c, room)
-    return before - prices(s)[j] - usable(s, c, rest)
+    return before - hoped(s)[j] - usable(s, c, rest)
 
 
 @kernel
@@ -248,12 +270,12 @@ def _search(s: State, c: int, room: I8) -> float:
     """Depth first over the types that fit at all, the largest first, as many as fit, then fewer. What is not known after NODES steps is
     room for many small jobs, next to nothing of which is ever useless: then the bound counts.
 
-    With prices q_r of a unit of resource r and p_j = h_j sum_r q_r w_jr (h_j: how few servers hold type j), no filling of F by types
+    With prices q_r of a unit of resource r and v_j = a_j sum_r q_r w_jr (a_j: how common type j is), no filling of F by types
     from the n-th on is worth more than
 
-        max_j h_j sum_r q_r F_r        or, for any r,        F_r max_j p_j / w_jr,        j from the n-th on.
+        max_j a_j sum_r q_r F_r        or, for any r,        F_r max_j v_j / w_jr,        j from the n-th on.
     """
-    R, p, w, chosen = s.n_resources, prices(s), demand(s), int_field(s, SEARCH_TYPES)
+    R, v, w, chosen = s.n_resources, hoped(s), demand(s), int_field(s, SEARCH_TYPES)
     rest, counts, values = int_table(s, SEARCH_ROOM), int_field(s, SEARCH_COUNTS), float_field(s, SEARCH_VALUES)
     J, q = _those_that_fit(s, c, room), unit_prices(s)
     rate = _bounds(s)
@@ -279,7 +301,7 @@ def _search(s: State, c: int, room: I8) -> float:
             for r in range(R):
                 rest[n + 1, r] = rest[n, r] - count * w[j, r]
             n += 1
-            values[n] = values[n - 1] + count * p[j]
+            values[n] = values[n - 1] + count * v[j]
             best = max(best, values[n])
             continue
         # back to the last type of which there is one to give up
@@ -292,7 +314,7 @@ def _search(s: State, c: int, room: I8) -> float:
         for r in range(R):
             rest[n + 1, r] += w[chosen[n], r]
         n += 1
-        values[n] = values[n - 1] + counts[n - 1] * p[chosen[n - 1]]
+        values[n] = values[n - 1] + counts[n - 1] * v[chosen[n - 1]]
     return most_of_all
 
 
@@ -325,9 +347,9 @@ def _those_that_fit(s: State, c: int, room: I8) -> int:
             J += 1
     for n in range(J - 1, -1, -1):
         j = chosen[n]
-        rate[n, R] = scarcity(s)[j]
+        rate[n, R] = common(s)[j]
         for r in range(R):
-            rate[n, r] = prices(s)[j] / w[j, r] if w[j, r] > 0 else math.inf
+            rate[n, r] = hoped(s)[j] / w[j, r] if w[j, r] > 0 else math.inf
         if n < J - 1:
             for r in range(R + 1):
                 rate[n, r] = max(rate[n, r], rate[n + 1, r])

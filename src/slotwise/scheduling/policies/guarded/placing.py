@@ -1,0 +1,111 @@
+"""Where `guarded` puts a job that finds room on several servers.
+
+On a server l of class c with free room F a job of type j costs others
+
+    (V(F) - v_j - V(F - w_j))  +  p_j (WHOLE f_l + SOUGHT (1 - h_j / H_c)),
+
+with f_l the part of the server that is free, in prices of resources, h_j the room of all servers over that of those that can hold type j, and H_c the
+largest h of the types that class c can hold. It goes where that is least.
+
+- The first part is the usable room that it spoils (`usable`).
+- The second keeps servers whole: one that is nearly empty will soon be empty, and a job that needs much room can have it then.
+- The third keeps servers free for those who can go nowhere else.
+
+While somebody waits who needs more room than j, and may run wherever j may, the first part is left out. There is no hole for that one now, and whatever j spoils, it could
+not be used; a server that becomes empty could.
+"""
+
+from __future__ import annotations
+
+from slotwise._kernel import kernel
+from slotwise.scheduling import fitindex
+from slotwise.scheduling.policies.guarded.fillings import by_type, refresh_weights, set_room
+from slotwise.scheduling.policies.guarded.memory import SPOILS
+from slotwise.scheduling.policies.guarded.usable import (
+    TINY,
+    prices,
+    resource_prices,
+    scarcity,
+    sought,
+    spoilt,
+    unit_prices,
+)
+from slotwise.scheduling.queues import next_waiting
+from slotwise.scheduling.state import CLASS, State, demand, free, need, order, policy_ints, servers
+
+WHOLE = 0.75
+"""of its price: what it costs to put a job on an empty server"""
+SOUGHT = 2.0
+"""times its price: what it costs to put a job where others must go, at most"""
+FEWEST_LOOKS, MOST_LOOKS, WORK = 16, 256, 2560
+"""A job looks at WORK / J kinds of servers, J the number of types, within these limits: a look takes longer with more types."""
+
+
+@kernel
+def find_server(s: State, j: int) -> int:
+    """The packing server on which a job of type j, whose demand is in need(s), costs others least; -1 where it fits nowhere."""
+    winner = fitindex.best(s, need(s))
+    if winner < 0:
+        return winner
+    if s.actual and by_type(s):
+        set_room(s, winner, need(s))
+        for r in range(s.n_resources):
+            if need(s)[r] < demand(s)[j, r]:
+                return -1
+        return winner
+    if not policy_ints(s)[SPOILS]:
+        return winner
+    refresh_weights(s)
+    larger, c = _larger_waits(s, j), servers(s)[winner, CLASS]
+    least = _sought_by_others(s, j, c) + (0.0 if larger else spoilt(s, c, free(s)[winner], j, need(s)))
+    if least <= TINY:
+        return winner  # it costs nothing, and this is the best fit
+    total = 0.0
+    for r in range(s.n_resources):
+        total += resource_prices(s)[r]
+    each, rooms = WHOLE * prices(s)[j] / total, fitindex.group_free(s)
+    for r in range(s.n_resources):
+        least += each * unit_prices(s)[r] * free(s)[winner, r]
+    looks = max(FEWEST_LOOKS, min(MOST_LOOKS, WORK // s.n_types))
+    for c in range(s.n_classes):
+        others, columns = _sought_by_others(s, j, c), fitindex.columns(s, c, need(s))
+        g = (
+            fitindex.group_from(s, c, fitindex.first_cell(s, c, need(s)), columns)
+            if fitindex.may_hold(s, c)
+            else -1
+        )
+        while g >= 0:
+            covers, here = True, others
+            for r in range(s.n_resources):
+                covers = covers and rooms[g, r] >= need(s)[r]
+                here += each * unit_prices(s)[r] * rooms[g, r]
+            if covers and here < least - TINY:
+                if looks == 0:
+                    return winner
+                looks -= 1
+                if not larger:
+                    here += spoilt(s, c, rooms[g], j, need(s))
+                if here < least - TINY:
+                    winner, least = int(fitindex.groups(s)[g, fitindex.FIRST]), here
+            g = fitindex.group_after(s, g, columns)
+    return winner
+
+
+@kernel
+def _larger_waits(s: State, j: int) -> bool:
+    """Whether somebody waits who needs more room than a job of type j, and may run wherever it may."""
+    n = next_waiting(s, 0)
+    while n >= 0:
+        k = order(s)[0, n]
+        if prices(s)[k] <= prices(s)[j]:
+            return False  # from here on they are smaller
+        if scarcity(s)[k] <= scarcity(s)[j]:
+            return True
+        n = next_waiting(s, n + 1)
+    return False
+
+
+@kernel
+def _sought_by_others(s: State, j: int, c: int) -> float:
+    """What it costs those who can go to few servers that a job of type j goes to class c."""
+    return float(SOUGHT * prices(s)[j] * max(0.0, 1.0 - scarcity(s)[j] / sought(s)[c]))
