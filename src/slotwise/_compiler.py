@@ -22,7 +22,6 @@ from numba.core.compiler_machinery import LoweringPass, PassManager, register_pa
 from numba.core.registry import cpu_target
 from numba.core.runtime import _nrt_python
 from numba.core.sigutils import normalize_signature
-from numba.core.targetconfig import TargetConfig
 from numba.core.typed_passes import AnnotateTypes, NativeLowering, NoPythonBackend
 
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
@@ -153,25 +152,10 @@ class _Passes(PassManager):  # type: ignore[misc]
 
 
 def _passes(state: Any) -> Any:
-    _hurry()
     found = _Passes("slotwise")
     steps = DefaultPassBuilder.define_nopython_pipeline(state).passes
     found.passes[:] = [step for step in steps if step[0]._name not in UNUSED]
     return found
-
-
-@cache
-def _hurry() -> None:
-    """Spare what Numba does beside compiling, thousands of times, and nobody here asks for: each call of LLVM is timed, once for every kernel that waits
-    for it, and options of the compiler are compared by writing out all of them."""
-    for begin, end in [pair for pair in binding.ffi.lib._lock._cblist if pair[0].__module__ == "numba.core.base"]:
-        binding.ffi.unregister_lock_callback(begin, end)
-    equal = TargetConfig.__eq__
-
-    def same(one: Any, other: Any) -> Any:
-        return getattr(other, "_values", None) == one._values or equal(one, other)
-
-    TargetConfig.__eq__, TargetConfig.__hash__ = same, lambda one: hash(type(one))
 
 
 class PartCompiler(CompilerBase):  # type: ignore[misc]
