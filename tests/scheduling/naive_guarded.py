@@ -150,8 +150,8 @@ class NaiveGuarded:
 
             used = [n / max(self.slots(k), 1) for k, n in enumerate(self.counted)]
             for k in self.types:
-                share = len(used) * used[k] / sum(used) if sum(used) else 1.0
-                self.common[k] = min(1.0, math.ceil(4 * share / 0.3) / 4)
+                share = max(self.counted[k] / sum(self.counted), used[k] / sum(used)) if sum(used) else 1.0
+                self.common[k] = min(1.0, math.ceil(4 * len(used) * share / 0.3) / 4)
 
     def price(self, j: int) -> float:
         return sum(

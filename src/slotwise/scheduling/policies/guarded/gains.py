@@ -9,7 +9,7 @@ In a flood e is 0: more than `flood` jobs wait for each that runs, and half as m
 that, and until then most jobs are served if small ones go first. Where some type takes a whole server it is not done: there each
 change between small and large jobs costs a drain, and a flood might never end.
 
-Of the room in use a type has the share u_j = (N_j / slots_j) / sum_k (N_k / slots_k), with N as below. It is common where J u_j is at least `EVEN`; below that,
+A type is common where it is at least `EVEN` of an even share, 1 / J, of the running jobs, N_j / sum_k N_k, or of the room that they use, with N_j / slots_j for N_j; N is explained below. Below that,
 room that only jobs of this type could use counts less (`usable`).
 
 Nobody tells the policy how long jobs run, and it has no clock. By Little's law the running jobs of type j are, on the average,
@@ -70,7 +70,7 @@ PRIOR = 10.0
 MOST = 10.0
 """octaves by which a type may run shorter or longer than the mean; a gain is changed by the factor 32 at most"""
 EVEN = 0.3
-"""of an even share of the room in use: a type that has less is rare"""
+"""a type that has less than this part of an even share is rare"""
 STEPS = 4.0
 """how common a type is is a multiple of 1 / STEPS, so that it seldom changes"""
 FEW = 30
@@ -207,12 +207,13 @@ def set_paces(s: State) -> None:
 @kernel
 def _set_common(s: State) -> None:
     """How common each type is, from what was counted."""
-    total = 0.0
+    jobs, room = 0.0, 0.0
     for j in range(s.n_types):
-        total += counted(s)[j] / max(slots(s)[j], 1)
+        jobs += counted(s)[j]
+        room += counted(s)[j] / max(slots(s)[j], 1)
     for j in range(s.n_types):
-        share = s.n_types * counted(s)[j] / max(slots(s)[j], 1) / total if total > 0.0 else 1.0
-        now = min(1.0, math.ceil(STEPS * share / EVEN) / STEPS)
+        share = max(counted(s)[j] / jobs, counted(s)[j] / max(slots(s)[j], 1) / room) if room > 0.0 else 1.0
+        now = min(1.0, math.ceil(STEPS * s.n_types * share / EVEN) / STEPS)
         if now != common(s)[j]:
             common(s)[j] = now
             policy_ints(s)[STALE] = 1
