@@ -499,13 +499,14 @@ class NaiveGuarded:
             self.went_on += 1
 
     def others_gain_less(self, number: int, j: int) -> bool:
-        """Whether n S_j <= Q_j S H_n, for the n others of the best filling."""
+        """Whether n S_j max(1, S_j / S) <= Q_j S H_n, for the n others of the best filling."""
         counts = [0 if k == j else n for k, n in enumerate(self.best_filling(number)[0])]
         n = sum(counts)
         if n == 0:
             return False
         time = sum(count / self.pace[k] ** 2 for k, count in enumerate(counts)) / n
-        return n / self.pace[j] ** 2 <= len(self.lines[j]) * time * harmonic(n)
+        mine = 1.0 / self.pace[j] ** 2
+        return n * mine * max(1.0, mine / time) <= len(self.lines[j]) * time * harmonic(n)
 
     def has_drained(self, number: int) -> bool:
         server = self.servers[number]

@@ -204,7 +204,10 @@ class PostgresStore(Writing):
                 return rows
 
     def _connect(self) -> psycopg.Connection[Any]:
-        connection = psycopg.connect(self._target, connect_timeout=5, application_name="slotwise")
+        # a database made without a locale has no encoding, and texts would come back as bytes
+        connection = psycopg.connect(
+            self._target, connect_timeout=5, application_name="slotwise", client_encoding="utf8"
+        )
         connection.execute("SET synchronous_commit = on")
         connection.execute("SET idle_in_transaction_session_timeout = '30s'")
         connection.commit()

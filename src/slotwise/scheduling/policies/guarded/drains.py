@@ -193,8 +193,8 @@ def go_on_with(s: State, server: int, j: int) -> None:
 
 @kernel
 def _others_gain_less(s: State, server: int, j: int) -> bool:
-    """Whether n S_j <= Q_j S H_n: n others, with mean service time S, would fill the server and wait for S_j otherwise; afterwards it would take S H_n until it is empty
-    again for the Q_j of type j."""
+    """Whether n S_j max(1, S_j / S) <= Q_j S H_n. n others, with mean service time S, would fill the server; they, and those whom they would make room for, wait for S_j
+    otherwise. Afterwards it would take S H_n until the server is empty again for the Q_j of type j."""
     refresh_weights(s)
     best_filling(s, server)
     n, time = 0, 0.0
@@ -204,7 +204,8 @@ def _others_gain_less(s: State, server: int, j: int) -> bool:
             time += choice(s)[1, k] / (paces(s)[k] * paces(s)[k])
     if n == 0:
         return False
-    return bool(n / (paces(s)[j] * paces(s)[j]) <= queue_length(s)[j] * time / n * harmonic(n))
+    mine = 1.0 / (paces(s)[j] * paces(s)[j])
+    return bool(n * mine * max(1.0, mine * n / time) <= queue_length(s)[j] * time / n * harmonic(n))
 
 
 @kernel
