@@ -353,13 +353,17 @@ class NaiveGuarded:
         for j in self.by_size:
             wanted = len(self.demand) <= self.standing * self.slots(j) and self.low(j) and not self.lines[j]
             known = self.ended[j] or self.runs(j)
-            kind = self.servers[number].kind
-            sought = any(
-                self.lines[k] and self.alone(kind, k) and self.scarcity(k) > self.scarcity(j) for k in self.types
-            )
+            kinds = {server.kind for server in self.present().values() if self.alone(server.kind, j)}
+            sought = self.sought(self.servers[number].kind, j) and not all(self.sought(kind, j) for kind in kinds)
             if wanted and known and not sought and j not in self.kept and self.fits(number, self.demand[j]):
                 self.kept[j] = number
                 self.ever_kept += 1
+
+    def sought(self, kind: int, j: int) -> bool:
+        """Whether somebody waits for servers of this kind who can go to fewer than type j."""
+        return any(
+            self.lines[k] and self.alone(kind, k) and self.scarcity(k) > self.scarcity(j) for k in self.types
+        )
 
     def refill(self, number: int) -> None:
         self.serve_floors(number)

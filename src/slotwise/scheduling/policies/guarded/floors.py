@@ -35,6 +35,7 @@ from slotwise.scheduling.state import (
     order,
     policy_floats,
     policy_ints,
+    present_by_class,
     queue_length,
     running_by_type,
     servers,
@@ -64,7 +65,7 @@ def serve_floors(s: State, server: int) -> None:
         n = next_waiting(s, n + 1)
     for n in range(s.n_types if policy_ints(s)[CHEAP] > 0 else 0):
         j = order(s)[0, n]
-        if holders(s)[j] == 0 and _wants_slot(s, j) and not _is_sought(s, server, j):
+        if holders(s)[j] == 0 and _wants_slot(s, j) and not _has_quieter(s, server, j):
             set_type_need(s, j)
             if fits(s, server, need(s)):
                 holders(s)[j] = server + 1
@@ -85,12 +86,23 @@ def _wants_slot(s: State, j: int) -> bool:
 
 
 @kernel
-def _is_sought(s: State, server: int, j: int) -> bool:
-    """Whether somebody waits for this server who may run on fewer servers than type j."""
+def _has_quieter(s: State, server: int, j: int) -> bool:
+    """Whether somebody waits for this server who may run on fewer servers than type j, while there are others for type j of which that is not so."""
+    if not _is_sought(s, servers(s)[server, CLASS], j):
+        return False
+    for c in range(s.n_classes):
+        if present_by_class(s)[c] > 0 and most(s)[c, j] > 0 and not _is_sought(s, c, j):
+            return True
+    return False
+
+
+@kernel
+def _is_sought(s: State, c: int, j: int) -> bool:
+    """Whether somebody waits for servers of class c who may run on fewer servers than type j."""
     n = next_waiting(s, 0)
     while n >= 0:
         k = order(s)[0, n]
-        if scarcity(s)[k] > scarcity(s)[j] and most(s)[servers(s)[server, CLASS], k] > 0:
+        if scarcity(s)[k] > scarcity(s)[j] and most(s)[c, k] > 0:
             return True
         n = next_waiting(s, n + 1)
     return False
