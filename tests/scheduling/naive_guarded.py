@@ -168,10 +168,7 @@ class NaiveGuarded:
         return sum(room for room, _ in rooms) / able if able else 1.0
 
     def weights(self) -> list[float]:
-        return [
-            self.gain(j) * len(self.lines[j]) + self.c * self.price(j) * self.scarcity(j) ** 0.75
-            for j in self.types
-        ]
+        return [self.gain(j) * len(self.lines[j]) + self.c * self.price(j) * self.scarcity(j) for j in self.types]
 
     def free(self, number: int) -> Sizes:
         server = self.servers[number]

@@ -126,7 +126,7 @@ def test_a_type_that_few_servers_can_hold_weighs_more() -> None:
     scarce = (room["big"] + room["small"]) / room["big"]
     prices = np.array([8 / 12 + 5 / 20, 3 / 12 + 4 / 20, 1 / 12 + 2 / 20])
     assert usable.prices(state) == pytest.approx(prices)
-    assert offset(state) == pytest.approx(40 * prices * [scarce**0.75, 1.0, 1.0])
+    assert offset(state) == pytest.approx(40 * prices * [scarce, 1.0, 1.0])
     slots = np.array([2 * 1, 2 * 4 + 3 * 2, 2 * 10 + 3 * 4])
     assert gain(state) == pytest.approx((5 / slots) ** 1.25)
 

@@ -2,7 +2,7 @@
 
 A filling takes the types in some order, each as often as its next job in line fits. Its worth is
 
-    W.k' + c V(F'),        W_j = g_j Q_j + c p_j h_j^(3/4),
+    W.k' + c V(F'),        W_j = g_j Q_j + c p_j h_j,
 
 with k' what the server would hold and F' what would stay free: the weight of the queues, and beside it, as if c more jobs of
 each type were waiting, the room that is put to use or stays usable. (h_j: how few servers can hold type j, `placing`.) With short queues the second part decides, so that

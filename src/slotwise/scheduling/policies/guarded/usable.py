@@ -72,8 +72,6 @@ NODES = 100
 """steps of a search for V(F)"""
 STEPS = 16.0
 """prices of resources are whole multiples of 1 / STEPS, so that they seldom change"""
-FEW = 0.75
-"""the power of h_j in what a waiting job weighs: those who can go to few servers count more"""
 TINY = 1e-9
 
 I8 = NDArray[np.int64]
@@ -218,7 +216,7 @@ def set_prices(s: State) -> None:
             p[j] += unit_prices(s)[r] * demand(s)[j, r]
         scarcity(s)[j] = hosts(s)[J] / hosts(s)[j] if hosts(s)[j] > 0.0 else 1.0
         hoped(s)[j] = common(s)[j] * p[j]
-        offset(s)[j] = policy_floats(s)[BASE] * p[j] * math.pow(scarcity(s)[j], FEW)
+        offset(s)[j] = policy_floats(s)[BASE] * p[j] * scarcity(s)[j]
         weight(s)[j] = weight_of_type(s, j, queue_length(s)[j])
     for c in range(s.n_classes):
         sought(s)[c] = 1.0
