@@ -9,8 +9,8 @@ In a flood e is 0: more than `flood` jobs wait for each that runs, and half as m
 that, and until then most jobs are served if small ones go first. Where some type takes a whole server it is not done: there each
 change between small and large jobs costs a drain, and a flood might never end.
 
-A type is common where it is at least `EVEN` of an even share, 1 / J, of the running jobs, N_j / sum_k N_k, or of the room that they use, with N_j / slots_j for N_j; N is explained below. Below that,
-room that only jobs of this type could use counts less (`usable`).
+A type is rare where it has less than `EVEN` / J both of the running jobs, N_j / sum_k N_k, and of the room that they use, the same with N_j / slots_j for N_j. (N is explained below.)
+Room that only jobs of a rare type could use counts less (`usable`).
 
 Nobody tells the policy how long jobs run, and it has no clock. By Little's law the running jobs of type j are, on the average,
 S_j times its completions in a unit of time, so that

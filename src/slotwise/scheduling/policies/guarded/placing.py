@@ -11,8 +11,8 @@ largest h of the types that class c can hold. It goes where that is least.
 - The second keeps servers whole: one that is nearly empty will soon be empty, and a job that needs much room can have it then.
 - The third keeps servers free for those who can go nowhere else.
 
-While somebody waits who needs more room than j, and may run wherever j may, the first part is left out. There is no hole for that one now, and whatever j spoils, it could
-not be used; a server that becomes empty could.
+While somebody waits who needs more room than j, and may run wherever j may, the first part is left out: no room that j could spoil is large enough for that one, but a
+server that becomes empty is. And where the best fit costs others nothing but its free part, the job goes there at once.
 """
 
 from __future__ import annotations
