@@ -61,11 +61,12 @@ def test_the_core_places_as_the_naive_one_does(options: dict[str, Any], actual: 
         assert sum(run.floods for run in runs) > 0 or not JIT, "no flood"
     if JIT:
         assert sum(run.past_heads for run in runs) > RUNS / 20 or not actual, "nobody overtakes"
+        assert sum(run.lasted for run in runs) > 0 or actual, "no long job goes where numbers are low"
         assert sum(run.went_on for run in runs) > 0 or "overdue" in options, "no server goes on with a type"
     if "floor" in options and JIT:  # without the compiler the runs are too few to meet all of these
         assert sum(run.went_first for run in runs) > RUNS / 20, "nobody goes first"
-        assert sum(run.ever_kept for run in runs) > RUNS / 20, "no slot is kept"
-        assert sum(run.slots_taken for run in runs) > RUNS / 20 or "beta" in options, "no slot is taken"
+        assert sum(run.ever_kept for run in runs) > 0, "no slot is kept"
+        assert sum(run.slots_taken for run in runs) > 0 or "beta" in options, "no slot is taken"
 
 
 def beside(kind: type[N], scheduler: Scheduler, seed: int) -> tuple[N, dict[str, int], dict[str, int]]:
