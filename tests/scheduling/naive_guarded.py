@@ -345,7 +345,8 @@ class NaiveGuarded:
         return sum(self.holds(number)[j] for number in self.servers)
 
     def low(self, j: int) -> bool:
-        seldom = self.ended[j] * len(self.demand) <= 0.3 * sum(self.ended)
+        came = [self.ended[k] + self.runs(k) + len(self.lines[k]) for k in self.types]
+        seldom = came[j] * len(came) <= 0.3 * sum(came)
         return seldom and (self.runs(j) + 1) * len(self.demand) <= self.floor * self.slots(j)
 
     def serve_floors(self, number: int) -> None:
@@ -651,9 +652,12 @@ class NaiveGuarded:
         self.lines[self.type_of[job]].remove(job)
         self.place_heads(self.type_of[job])
 
-    def join(self, number: int, kind: int) -> None:
+    def add_server(self, number: int, kind: int) -> None:
         self.servers[number] = Server(kind)
         self.places = max(self.places, number + 1)
+
+    def join(self, number: int, kind: int) -> None:
+        self.add_server(number, kind)
         if any(self.lines):
             self.refill(number)
 

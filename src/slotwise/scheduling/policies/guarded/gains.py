@@ -126,8 +126,9 @@ def lasting(s: State) -> NDArray[np.int64]:
 
 @kernel
 def is_seldom(s: State, j: int) -> bool:
-    """Whether fewer jobs of type j than EVEN of an even share have ended."""
-    return bool(ended(s)[j] * s.n_types <= EVEN * policy_ints(s)[ENDED])
+    """Whether fewer jobs of type j than EVEN of an even share have come."""
+    came = ended(s)[j] + running_by_type(s)[j] + queue_length(s)[j]
+    return bool(came * s.n_types <= EVEN * (policy_ints(s)[ENDED] + s.n_running + s.n_waiting))
 
 
 @kernel
