@@ -125,6 +125,7 @@ class _Helpers:
         """As many as there are cores for; none where there is no interpreter to start."""
         if not sys.executable:
             return
+        plain = {**os.environ, "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING": "1"}  # thousands that nobody sees
         for n in range(min(len(self._waiting), os.cpu_count() or 1, MOST_HELPERS)):
             # in a session of its own: Ctrl-C is for this process, which then ends the others
             helper = subprocess.Popen(
@@ -133,6 +134,7 @@ class _Helpers:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 text=True,
+                env=plain,
                 start_new_session=True,
             )
             self._processes.append(helper)
