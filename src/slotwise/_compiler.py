@@ -15,6 +15,8 @@ from typing import Any
 
 import numba
 from llvmlite import binding
+from numba import types
+from numba.core import cgutils
 from numba.core.caching import FunctionCache
 from numba.core.ccallback import CFunc
 from numba.core.codegen import JITCodeLibrary
@@ -56,6 +58,12 @@ class _Part(JITCodeLibrary):  # type: ignore[misc]
         for function in module.functions:
             if not function.is_declaration:
                 passes.run(function, builder)
+
+    def add_ir_module(self, module: Any) -> None:
+        """As Numba's, without looking for faults: a whole is looked through."""
+        parsed = binding.parse_assembly(cgutils.normalize_ir_text(str(module)))
+        parsed.name = module.name
+        self.add_llvm_module(parsed)
 
     def finalize(self) -> None:
         """Nothing is linked in: a whole finds what its parts call, once."""
@@ -319,7 +327,9 @@ def dispatcher(function: Any, stamp: Callable[[], str]) -> Any:
             made[0]._compiler._customize_flags = _Flags
         return made[0]
 
-    whole.get_call_template = lambda args, kws: part().get_call_template(args, kws)
+    whole.get_call_template = lambda args, kws: part().get_call_template(
+        tuple(map(types.unliteral, args)), {name: types.unliteral(one) for name, one in kws.items()}
+    )
     whole.get_overload = lambda signature: part().get_overload(signature)
     return whole
 

@@ -58,7 +58,7 @@ def pieces_of(
     """What a policy with these hooks and drivers needs. Of a policy that is not written for the compiler only the drivers."""
     first, *others = [getattr(policy, name) or getattr(policy, HOOKS[name]) for name in hooks]
     late = linked_late(policy, everything)
-    functions = [first, *late, *others] if policy.compiled else late
+    functions = [first, *late[:-1], *others, *late[-1:]] if policy.compiled else late
     pieces = [f"{function.__module__}:{function.__qualname__}" for function in functions]
     return list(dict.fromkeys([*pieces, *drivers]))
 
