@@ -29,7 +29,7 @@ from slotwise.workloads import merge
 
 LOOP, CHURN, SCHEDULER, REST = "loop", "churn", "scheduler", "rest"
 DRIVERS: dict[str, tuple[Any, ...]] = {
-    LOOP: (loop.run_jobs, drive.join_all, measuring.finish, merge.merge),
+    LOOP: (loop.run_jobs, drive.join_all, measuring.finish, merge.play),
     CHURN: (churn.run,),
     REST: (lattice.walk, simplex.maximise, fitindex.clear, ends.insert, erlang._loss),
     SCHEDULER: (calls.submit, calls.complete, calls.join, calls.fail),
@@ -55,10 +55,12 @@ _helping = False
 def pieces_of(
     policy: Policy, hooks: Iterable[str], drivers: Iterable[str], *, everything: bool = False
 ) -> list[str]:
-    """What a policy with these hooks and drivers needs. Of a policy that is not written for the compiler only the drivers."""
+    """What a policy with these hooks and drivers needs: what takes longest at both ends, from which it is taken, so that the last to be compiled are
+    small. Of a policy that is not written for the compiler only the drivers."""
     first, *others = [getattr(policy, name) or getattr(policy, HOOKS[name]) for name in hooks]
     late = linked_late(policy, everything)
-    functions = [first, *late[:-1], *others, *late[-1:]] if policy.compiled else late
+    half = (len(late) + 1) // 2
+    functions = [first, *late[:half], *others, *late[half:]] if policy.compiled else late
     pieces = [f"{function.__module__}:{function.__qualname__}" for function in functions]
     return list(dict.fromkeys([*pieces, *drivers]))
 
