@@ -51,6 +51,8 @@ ENVIRONMENT = "_ZN08NumbaEnv"
 class _Part(JITCodeLibrary):  # type: ignore[misc]
     """What a kernel is to those that call it: code to be linked in. No machine code is made of it."""
 
+    _shared_module: Any
+
     def _optimize_functions(self, module: Any) -> None:
         """As Numba's, but nothing is set up for what is only called here."""
         module.data_layout = self._codegen._data_layout
@@ -68,17 +70,20 @@ class _Part(JITCodeLibrary):  # type: ignore[misc]
     def finalize(self) -> None:
         """Nothing is linked in: a whole finds what its parts call, once."""
         self._raise_if_finalized()
+        for library in self._linking_libraries:
+            self._reload_init.update(library._reload_init)
         self._finalized = True
 
     def _get_module_for_linking(self) -> Any:
         """With all that it calls: for others than a whole, such as somebody's own policy."""
         if self._shared_module is None:
-            alone = self._final_module
-            self._final_module = alone.clone()
+            module = self._final_module.clone()
             for library in _called_by(self):
-                _link(self._final_module, library)
-            super()._get_module_for_linking()
-            self._final_module = alone
+                _link(module, library)
+            for function in module.functions:
+                if not function.is_declaration and function.linkage == binding.Linkage.external:
+                    function.linkage = "linkonce_odr"
+            self._shared_module = module
         return self._shared_module
 
 
@@ -132,7 +137,9 @@ class _Whole(JITCodeLibrary):  # type: ignore[misc]
     def _optimize(self, *, vectorized: bool) -> None:
         """Loops are not unrolled: most go over a few types or resources, and were slower for it (guarded by 5 %), and longer compiled."""
         codegen = self._codegen
-        passes, builder = codegen._module_pass_manager(loop_vectorize=False, slp_vectorize=False, opt=0, cost="cheap")
+        passes, builder = codegen._module_pass_manager(
+            loop_vectorize=False, slp_vectorize=False, opt=0, cost="cheap"
+        )
         passes.run(self._final_module, builder)  # counts of references that cancel out
         options = binding.create_pipeline_tuning_options(speed_level=3)
         options.loop_vectorization, options.slp_vectorization, options.loop_unrolling = vectorized, False, False
