@@ -8,6 +8,7 @@ If a helper fails nothing is lost but time: what is not in the cache is compiled
 
 from __future__ import annotations
 
+import importlib
 import os
 import selectors
 import subprocess
@@ -68,7 +69,7 @@ def pieces_of(
 def function_of(piece: str) -> Any:
     """The function that the piece is."""
     module, _, name = piece.partition(":")
-    return getattr(sys.modules[module], name)
+    return getattr(importlib.import_module(module), name)
 
 
 def missing(pieces: Iterable[str]) -> list[str]:
