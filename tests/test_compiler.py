@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+from numba import njit, types
 
-from slotwise._kernel import JIT
+from slotwise._kernel import JIT, kernel
 from slotwise.scheduling import make_policy
 
 pytestmark = pytest.mark.skipif(not JIT, reason="without the compiler")
@@ -20,3 +21,28 @@ def test_what_a_kernel_contains_has_no_name_in_machine_code() -> None:
     names = set(re.findall(rb"_ZN8slotwise[\w.]+", kept.read_bytes()))
     assert names
     assert all(b"turning6arrive" in name for name in names), names
+
+
+@kernel
+def _least(a: int) -> int:
+    return a - 1
+
+
+@kernel
+def _middle(a: int) -> int:
+    return _least(2 * a) + max(_least(7), 3)
+
+
+def test_constants_make_no_kernel_of_their_own() -> None:
+    for given in (types.literal(5), types.literal(6), types.int64):
+        assert _least.get_call_template((given,), {})[2] == (types.int64,)
+
+
+def test_somebody_elses_compiled_function_gets_all_that_a_kernel_calls() -> None:
+    """Parts are linked into a whole of ours one by one; into a function of Numba's own with what they call."""
+
+    @njit
+    def own(a: int) -> int:
+        return _middle(a) + _least(a)
+
+    assert own(10) == _middle(10) + 9 == 34

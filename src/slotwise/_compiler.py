@@ -8,16 +8,19 @@ what was inlined the first time is small enough to be inlined further (measured:
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numba
 from llvmlite import binding
+from numba import types
+from numba.core import cgutils
 from numba.core.caching import FunctionCache
 from numba.core.ccallback import CFunc
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler import CompilerBase, DefaultPassBuilder, Flags
 from numba.core.compiler_machinery import LoweringPass, PassManager, register_pass
 from numba.core.registry import cpu_target
 from numba.core.runtime import _nrt_python
@@ -48,13 +51,58 @@ ENVIRONMENT = "_ZN08NumbaEnv"
 class _Part(JITCodeLibrary):  # type: ignore[misc]
     """What a kernel is to those that call it: code to be linked in. No machine code is made of it."""
 
+    _shared_module: Any
+
+    def _optimize_functions(self, module: Any) -> None:
+        """As Numba's, but nothing is set up for what is only called here."""
+        module.data_layout = self._codegen._data_layout
+        passes, builder = self._codegen._function_pass_manager()
+        for function in module.functions:
+            if not function.is_declaration:
+                passes.run(function, builder)
+
+    def add_ir_module(self, module: Any) -> None:
+        """As Numba's, without looking for faults: a whole is looked through."""
+        parsed = binding.parse_assembly(cgutils.normalize_ir_text(str(module)))
+        parsed.name = module.name
+        self.add_llvm_module(parsed)
+
     def finalize(self) -> None:
+        """Nothing is linked in: a whole finds what its parts call, once."""
         self._raise_if_finalized()
-        for library in dict.fromkeys(self._linking_libraries):
+        for library in self._linking_libraries:
             self._reload_init.update(library._reload_init)
-            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
-        self._finalize_dynamic_globals()
         self._finalized = True
+
+    def _get_module_for_linking(self) -> Any:
+        """With all that it calls: for others than a whole, such as somebody's own policy."""
+        if self._shared_module is None:
+            module = self._final_module.clone()
+            for library in _called_by(self):
+                _link(module, library)
+            for function in module.functions:
+                if not function.is_declaration and function.linkage == binding.Linkage.external:
+                    function.linkage = "linkonce_odr"
+            self._shared_module = module
+        return self._shared_module
+
+
+def _called_by(library: Any) -> list[Any]:
+    """What is to be linked in: all parts that it or its parts call; then the others, of which only what is called already is taken. They contain
+    what they call themselves."""
+    found = dict.fromkeys(library._linking_libraries)
+    waiting = deque(found)
+    while waiting:
+        if isinstance(part := waiting.popleft(), _Part):
+            new = [one for one in dict.fromkeys(part._linking_libraries) if one not in found]
+            found.update(dict.fromkeys(new))
+            waiting.extend(new)
+    return sorted(found, key=lambda one: not isinstance(one, _Part))
+
+
+def _link(module: Any, library: Any) -> None:
+    alone = library._final_module if isinstance(library, _Part) else library._get_module_for_linking()
+    module.link_in(alone, preserve=True)
 
 
 class _Whole(JITCodeLibrary):  # type: ignore[misc]
@@ -63,6 +111,14 @@ class _Whole(JITCodeLibrary):  # type: ignore[misc]
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self._own: set[str] = set()
+
+    def finalize(self) -> None:
+        """As Numba's, with what the parts call."""
+        for library in _called_by(self):
+            self._reload_init.update(library._reload_init)
+            _link(self._final_module, library)
+        self._linking_libraries.clear()
+        super().finalize()
 
     def add_llvm_module(self, module: Any) -> None:
         """As Numba's; it notes what others may call by name."""
@@ -75,8 +131,20 @@ class _Whole(JITCodeLibrary):  # type: ignore[misc]
                 # What is called once is inlined, and nothing is kept for others. Not "internal": such a function still has a name in machine
                 # code, by which the loader would give it, with arguments left out that it does not use, to whoever brings one of that name.
                 function.linkage = "private"
-        super()._optimize_final_module()
-        super()._optimize_final_module()
+        self._optimize(vectorized=False)
+        self._optimize(vectorized=True)
+
+    def _optimize(self, *, vectorized: bool) -> None:
+        """Loops are not unrolled: most go over a few types or resources, and were slower for it (guarded by 5 %), and longer compiled."""
+        codegen = self._codegen
+        passes, builder = codegen._module_pass_manager(
+            loop_vectorize=False, slp_vectorize=False, opt=0, cost="cheap"
+        )
+        passes.run(self._final_module, builder)  # counts of references that cancel out
+        options = binding.create_pipeline_tuning_options(speed_level=3)
+        options.loop_vectorization, options.slp_vectorization, options.loop_unrolling = vectorized, False, False
+        builder = binding.create_pass_builder(codegen._tm, options)
+        builder.getModulePassManager().run(self._final_module, builder)
 
     def serialize_using_object_code(self) -> tuple[str, str, tuple[bytes, bytes]]:
         """Beside machine code Numba keeps code that others can link in. Nobody does: of that, the names alone, which loads in half the time."""
@@ -87,6 +155,16 @@ class _Whole(JITCodeLibrary):  # type: ignore[misc]
         lines += [f'@"{g.name}" = global i64 0' for g in module.global_variables if g.name.startswith(ENVIRONMENT)]
         names = binding.parse_assembly("\n".join(lines))
         return self.name, "object", (self._get_compiled_object(), names.as_bitcode())
+
+
+class _Flags(Flags):  # type: ignore[misc]
+    """Numba's options of a function. It compares them thousands of times, by writing out all of them; here by what is set."""
+
+    def __eq__(self, other: object) -> Any:
+        return self._values == other._values if isinstance(other, _Flags) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(_Flags)
 
 
 class _Step(LoweringPass):  # type: ignore[misc]
@@ -242,6 +320,7 @@ class LateCache:
 def dispatcher(function: Any, stamp: Callable[[], str]) -> Any:
     """Both faces of a kernel in one: Python calls it whole, and to the compiler of others it is the part."""
     whole: Any = numba.njit(function, no_cfunc_wrapper=True, pipeline_class=WholeCompiler, **OPTIONS)
+    whole._compiler._customize_flags = _Flags
     whole._cache = LateCache(function, stamp)
     whole._compilation_chain_init_hook = lambda: (
         None
@@ -252,9 +331,12 @@ def dispatcher(function: Any, stamp: Callable[[], str]) -> Any:
         if not made:
             bare = {"no_cfunc_wrapper": True, "no_cpython_wrapper": True}
             made.append(numba.njit(function, pipeline_class=PartCompiler, **bare, **OPTIONS))
+            made[0]._compiler._customize_flags = _Flags
         return made[0]
 
-    whole.get_call_template = lambda args, kws: part().get_call_template(args, kws)
+    whole.get_call_template = lambda args, kws: part().get_call_template(
+        tuple(map(types.unliteral, args)), {name: types.unliteral(one) for name, one in kws.items()}
+    )
     whole.get_overload = lambda signature: part().get_overload(signature)
     return whole
 
@@ -263,6 +345,8 @@ def callback(function: Any, signature: Any, stamp: Callable[[], str]) -> Any:
     """A kernel that is called by its address; compiled here, or loaded from the cache."""
     options = {"error_model": OPTIONS["error_model"]}
     value: Any = CFunc(function, normalize_signature(signature), {}, options, pipeline_class=WholeCompiler)
+    customize = value._compiler._customize_flags
+    value._compiler._customize_flags = lambda flags: _Flags(customize(flags))
     value._cache = LateCache(function, stamp)
     value.compile()
     return value

@@ -40,6 +40,12 @@ SPREADS: list[dict[str, Any]] = [{}, {"spread": "cap"}, {"spread": "off"}]
 GRID = [beta | cap | spread for beta, cap, spread in itertools.product(BETAS, CAPS, SPREADS)]
 
 
+def test_the_catalogue_has_each_policy_by_its_name() -> None:
+    assert len(POLICIES) == len({*POLICIES.values()}) == 19
+    assert all(policy.name == name for name, policy in POLICIES.items())
+    assert "no such" not in POLICIES
+
+
 def store_of(policy: Policy) -> Store:
     """What the policy's functions see, before any server joins."""
     sizes = integers(CLUSTER, TYPES)

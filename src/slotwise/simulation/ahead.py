@@ -8,6 +8,7 @@ If a helper fails nothing is lost but time: what is not in the cache is compiled
 
 from __future__ import annotations
 
+import importlib
 import os
 import selectors
 import subprocess
@@ -29,7 +30,7 @@ from slotwise.workloads import merge
 
 LOOP, CHURN, SCHEDULER, REST = "loop", "churn", "scheduler", "rest"
 DRIVERS: dict[str, tuple[Any, ...]] = {
-    LOOP: (loop.run_jobs, drive.join_all, measuring.finish, merge.merge),
+    LOOP: (loop.run_jobs, drive.join_all, measuring.finish, merge.play),
     CHURN: (churn.run,),
     REST: (lattice.walk, simplex.maximise, fitindex.clear, ends.insert, erlang._loss),
     SCHEDULER: (calls.submit, calls.complete, calls.join, calls.fail),
@@ -55,10 +56,12 @@ _helping = False
 def pieces_of(
     policy: Policy, hooks: Iterable[str], drivers: Iterable[str], *, everything: bool = False
 ) -> list[str]:
-    """What a policy with these hooks and drivers needs. Of a policy that is not written for the compiler only the drivers."""
+    """What a policy with these hooks and drivers needs: what takes longest at both ends, from which it is taken, so that the last to be compiled are
+    small. Of a policy that is not written for the compiler only the drivers."""
     first, *others = [getattr(policy, name) or getattr(policy, HOOKS[name]) for name in hooks]
     late = linked_late(policy, everything)
-    functions = [first, *late, *others] if policy.compiled else late
+    half = (len(late) + 1) // 2
+    functions = [first, *late[:half], *others, *late[half:]] if policy.compiled else late
     pieces = [f"{function.__module__}:{function.__qualname__}" for function in functions]
     return list(dict.fromkeys([*pieces, *drivers]))
 
@@ -66,7 +69,7 @@ def pieces_of(
 def function_of(piece: str) -> Any:
     """The function that the piece is."""
     module, _, name = piece.partition(":")
-    return getattr(sys.modules[module], name)
+    return getattr(importlib.import_module(module), name)
 
 
 def missing(pieces: Iterable[str]) -> list[str]:
@@ -125,6 +128,7 @@ class _Helpers:
         """As many as there are cores for; none where there is no interpreter to start."""
         if not sys.executable:
             return
+        plain = {**os.environ, "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING": "1"}  # thousands that nobody sees
         for n in range(min(len(self._waiting), os.cpu_count() or 1, MOST_HELPERS)):
             # in a session of its own: Ctrl-C is for this process, which then ends the others
             helper = subprocess.Popen(
@@ -133,6 +137,7 @@ class _Helpers:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 text=True,
+                env=plain,
                 start_new_session=True,
             )
             self._processes.append(helper)

@@ -21,7 +21,6 @@ from slotwise.scheduling.memory import natural
 NEVER = int(np.array(np.inf).view(np.int64))
 
 
-@kernel
 def merge(
     times: NDArray[np.float64],
     values: NDArray[np.float64],
@@ -38,18 +37,35 @@ def merge(
     moves on. It stops when the columns are full, a row is used up (the caller refills it and calls again), or
     nothing is left but inf. No row may be used up at the start.
     """
-    rows, keys = len(position), times.view(np.int64)
-    leaves = 1
-    while leaves < rows:
-        leaves *= 2
+    leaves = 1 << (len(position) - 1).bit_length()
+    tree, winner = np.zeros((4, leaves), np.int64), np.arange(-leaves, leaves)
+    keys = times.view(np.int64)
+    return int(play(keys, times, values, position, size, out_time, out_row, out_value, filled, tree, winner))
+
+
+@kernel
+def play(
+    keys: NDArray[np.int64],
+    times: NDArray[np.float64],
+    values: NDArray[np.float64],
+    position: NDArray[np.int64],
+    size: NDArray[np.int64],
+    out_time: NDArray[np.float64],
+    out_row: NDArray[np.int64],
+    out_value: NDArray[np.float64],
+    filled: int,
+    tree: NDArray[np.int64],
+    winner: NDArray[np.int64],
+) -> int:
+    """The same with what `merge` has made for it: compiling that would take longer than the rest. `keys` are the bits of the times."""
+    rows, leaves = len(position), tree.shape[1]
+    head, following, loser, loser_head = tree[0], tree[1], tree[2], tree[3]
     # Node n has the children 2n and 2n + 1, the leaves are leaves..2 leaves - 1; those beyond the rows never win.
-    head, following = np.full(leaves, NEVER), np.full(leaves, NEVER)
+    for i in range(rows, leaves):
+        head[i] = following[i] = NEVER
     for i in range(rows):
         head[i] = keys[i, position[i]]
         following[i] = keys[i, min(position[i] + 1, size[i] - 1)]
-    winner = np.arange(-leaves, leaves)
-    loser = np.zeros(leaves, dtype=np.int64)
-    loser_head = np.zeros(leaves, dtype=np.int64)
     for node in range(leaves - 1, 0, -1):
         left = winner[2 * node]
         right = winner[2 * node + 1]

@@ -5,55 +5,57 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import inspect
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from slotwise.errors import InputError
-from slotwise.scheduling.policies.algorithm1 import Algorithm1
-from slotwise.scheduling.policies.backfill import EasyBackfill
-from slotwise.scheduling.policies.fitting import (
-    BestFit,
-    Fifo,
-    FirstFit,
-    KubernetesLeast,
-    KubernetesMost,
-    MyopicMaxWeight,
-    RandomFit,
-    Tetris,
-    WorstFit,
-)
-from slotwise.scheduling.policies.guarded import Guarded
-from slotwise.scheduling.policies.m14 import M14
-from slotwise.scheduling.policies.nmsr import Nmsr
-from slotwise.scheduling.policies.quickswap import Quickswap
-from slotwise.scheduling.policies.sampling import G16, G16Retention
-from slotwise.scheduling.policies.virtual import Vqs, VqsBf
 from slotwise.scheduling.policy import Policy
 
-POLICIES: dict[str, type[Policy]] = {
-    policy.name: policy
-    for policy in (
-        Guarded,
-        Algorithm1,
-        M14,
-        G16,
-        G16Retention,
-        BestFit,
-        FirstFit,
-        WorstFit,
-        RandomFit,
-        Fifo,
-        KubernetesLeast,
-        KubernetesMost,
-        Tetris,
-        MyopicMaxWeight,
-        Vqs,
-        VqsBf,
-        EasyBackfill,
-        Quickswap,
-        Nmsr,
-    )
+HERE = "slotwise.scheduling.policies"
+MODULES = {
+    "guarded": ("guarded", "Guarded"),
+    "algorithm1": ("algorithm1", "Algorithm1"),
+    "m14": ("m14", "M14"),
+    "g16": ("sampling", "G16"),
+    "g16-retention": ("sampling", "G16Retention"),
+    "best-fit": ("fitting", "BestFit"),
+    "first-fit": ("fitting", "FirstFit"),
+    "worst-fit": ("fitting", "WorstFit"),
+    "random-fit": ("fitting", "RandomFit"),
+    "fifo": ("fitting", "Fifo"),
+    "kubernetes-least-allocated": ("fitting", "KubernetesLeast"),
+    "kubernetes-most-allocated": ("fitting", "KubernetesMost"),
+    "tetris": ("fitting", "Tetris"),
+    "myopic-maxweight": ("fitting", "MyopicMaxWeight"),
+    "vqs": ("virtual", "Vqs"),
+    "vqs-bf": ("virtual", "VqsBf"),
+    "easy-backfill": ("backfill", "EasyBackfill"),
+    "quickswap": ("quickswap", "Quickswap"),
+    "nmsr": ("nmsr", "Nmsr"),
 }
+"""where each is: module and class"""
+
+
+class Catalogue(Mapping[str, type[Policy]]):
+    """The policies by name. One is imported when it is asked for: most runs need one of them, and hundreds of kernels take a moment."""
+
+    def __getitem__(self, name: str) -> type[Policy]:
+        module, found = MODULES[name]
+        policy: type[Policy] = getattr(importlib.import_module(f"{HERE}.{module}"), found)
+        return policy
+
+    def __contains__(self, name: object) -> bool:
+        return name in MODULES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(MODULES)
+
+    def __len__(self) -> int:
+        return len(MODULES)
+
+
+POLICIES = Catalogue()
 
 
 def make_policy(name: str, **options: Any) -> Policy:

@@ -152,9 +152,15 @@ def take_spare(s: State, place: int, i: int) -> None:
 
 
 @kernel
-def expected_end(s: State, i: int) -> float:
-    """When the job ends as far as we know; one that is overdue may end at any moment."""
-    return max(float(job_times(s)[i, 1]), np.nextafter(s.now, np.inf))
+def expected_end(s: State, i: int, soon: float) -> float:
+    """When the job ends as far as we know; one that is overdue may end at any moment, so it ends soon."""
+    return max(float(job_times(s)[i, 1]), soon)
+
+
+@kernel
+def next_moment(s: State) -> float:
+    """The earliest time that is still to come."""
+    return float(np.nextafter(s.now, np.inf))
 
 
 @kernel
@@ -166,10 +172,10 @@ def takes(s: State, i: int, r: int) -> int:
 @kernel
 def free_at(s: State, server: int, when: float, r: int) -> int:
     """Free room of resource r on the server once every job that ends by then has gone."""
-    total = free(s)[server, r]
+    total, soon = free(s)[server, r], next_moment(s)
     i = chains(s)[server, FIRST_JOB]
     while i >= 0:
-        if expected_end(s, i) <= when:
+        if expected_end(s, i, soon) <= when:
             total += takes(s, i, r)
         i = jobs(s)[i, NEXT]
     return int(total)
@@ -177,25 +183,35 @@ def free_at(s: State, server: int, when: float, r: int) -> int:
 
 @kernel
 def earliest(s: State, server: int, limit: float) -> float:
-    """The first end of a job on the server, before the limit, at which need(s) fits; infinity where none is."""
-    when = -np.inf
-    while True:
-        # the next end
-        following = limit
+    """The first end of a job on the server, before the limit, at which need(s) fits; infinity where none is.
+
+    Room only grows as jobs end. So one of the ends that may be the first is tried, and either those after it or those before it, with itself, are
+    out: with n jobs that is log n times in the mean."""
+    too_early, late, found, soon = -np.inf, limit, np.inf, next_moment(s)
+    when = soon if soon < limit else np.inf
+    while when < np.inf:
+        before, after, ends, room = np.inf, np.inf, False, free(s)[server, 0]
         i = chains(s)[server, FIRST_JOB]
         while i >= 0:
-            end = expected_end(s, i)
-            if when < end < following:
-                following = end
+            end = expected_end(s, i, soon)
+            if end <= when:
+                ends = True
+                room += takes(s, i, 0)
+                if too_early < end < when:
+                    before = end
+            elif end < late:
+                after = end
             i = jobs(s)[i, NEXT]
-        if following >= limit:
-            return np.inf
-        when = following
-        enough = True
-        for r in range(s.n_resources):
+        enough = ends and room >= need(s)[0]
+        for r in range(1, s.n_resources):
             enough = enough and free_at(s, server, when, r) >= need(s)[r]
         if enough:
-            return when
+            late = found = when
+            when = before
+        else:
+            too_early = when
+            when = after
+    return found
 
 
 def why_waits(view: View, place: int, i: int) -> Because | None:

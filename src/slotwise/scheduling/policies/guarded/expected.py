@@ -140,9 +140,13 @@ def make_plan(s: State, server: int, i: int) -> None:
     if first >= 0 and new:
         reserve(s, RESERVATION, first)
     fill(s, server)
+    now = reserved_server(s, RESERVATION)
     if new:
-        fill(s, was)
-        fill(s, reserved_server(s, RESERVATION))
+        # nobody else is found on the reserved server where it was the last, or the one before, to be filled
+        if was != now or was != server:
+            fill(s, was)
+        if now != was and now != server:
+            fill(s, now)
     if i >= 0 and i != first and jobs(s)[i, SERVER] == WAITING:
         start_harmless(s, i)
     if s.n_stalled > 0:

@@ -97,7 +97,7 @@ class Guarded(Policy):
     arrive, complete = staticmethod(turning.arrive), staticmethod(turning.complete)
     join, leave, cancel = staticmethod(turning.join), staticmethod(turning.leave), staticmethod(turning.cancel)
     stop, file = staticmethod(turning.stop), staticmethod(turning.file)
-    late: tuple[Any, ...] = (turning.make_use, turning.go_on, turning.place, fillings.find_filling)
+    late: tuple[Any, ...] = (turning.make_use, fillings.find_filling, turning.go_on, turning.place)
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
