@@ -15,7 +15,8 @@ import math
 from collections.abc import Hashable
 from typing import Any
 
-from naive_guarded import NaiveGuarded, Sizes
+from naive_guarded import NaiveGuarded
+from naive_knowledge import Sizes
 
 
 class NaiveExpected(NaiveGuarded):
