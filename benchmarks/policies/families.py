@@ -34,7 +34,7 @@ from slotwise.workloads.traces import import_trace, write_trace
 from slotwise.workloads.traces.tools import scale
 
 PARTS = ("tune", "wide", "decide", "last")
-SEEDS = {"tune": range(100, 112), "decide": range(200, 212), "last": range(500, 512)}
+SEEDS = {"tune": range(100, 112), "decide": range(200, 212), "last": range(600, 612)}
 WIDE = {"pools": 80, "labels": 64, "means": 64, "tails": 24, "bursts": 16}
 """how many seeds of each family, from 400 on"""
 TYPES: dict[str, dict[str, Any]] = {
@@ -195,7 +195,7 @@ LOGS = {
 
 
 def _logs(part: str) -> Iterator[Entry]:
-    load = {"tune": 0.85, "decide": 0.92, "last": 0.95}[part]
+    load = {"tune": 0.85, "decide": 0.92, "last": 0.9}[part]
     for name, (path, _) in LOGS.items():
         if not (traces.SHARED / path).exists():
             print(f"{name} is not beside the project: skipped", file=sys.stderr)
@@ -219,7 +219,7 @@ def log(name: str, load: float, types: str) -> Scenario:
 CLOUDS = {
     "tune": (("ceritsc2013", 0.85), ("alibaba2017", 0.85)),
     "decide": (("ceritsc2013", 0.92), ("azure2017", 0.92), ("alibaba-gpu2023", 0.92), ("google2011", 0.92)),
-    "last": (("ceritsc2013", 0.95), ("alibaba2017", 0.95), ("alibaba-gpu2023", 0.95), ("google2011", 0.97)),
+    "last": (("ceritsc2013", 0.9), ("alibaba2017", 0.9), ("alibaba-gpu2023", 0.9), ("google2011", 0.9)),
 }
 """traces of `traces.REAL`, and the Google window, at these loads"""
 MANY_DEMANDS = ("alibaba2017", "google2011")

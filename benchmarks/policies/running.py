@@ -190,7 +190,7 @@ class Runner:
                 "bound": math.nan if trace else best_lower_bound(scenario, jobs.rates).mean_queue,
                 "types": [t.name for t in jobs.types],
                 "trace": trace,
-                "events": 0 if trace else events,
+                "events": 0 if trace else scenario.run.events,
                 "estimates": jobs.has_estimates,
             }
             self.cache.put(known, "", entry.name, events, "about")

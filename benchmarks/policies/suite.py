@@ -15,10 +15,14 @@ import numpy as np
 
 from benchmarks.policies import traces
 from slotwise.model import Scenario, load_scenario, parse_scenario
+from slotwise.simulation.workload import jobs_of
 
 RANDOM = range(1000, 1030)
 FOUND = (20009, 20021, 20023, 20026, 20033, 20036, 20043, 20052)
 """seeds of the search: best-fit diverges on 20033 and 20043, first-fit on 20026, m14 or algorithm1 on the others"""
+SERVICES, MOST_LONGER = 500.0, 32
+"""A run lasts at least so many times the longest mean service time of a type, unless that makes it more than so many times as long: where jobs of one type run a
+thousand times as long as others, a million events are over before a few of them have ended."""
 TRACE_RUNS = 8
 """of the same jobs, with other lots drawn by the policies that draw any"""
 HELD_OUT = range(5000, 5030)
@@ -45,13 +49,18 @@ class Entry:
         return self.make()
 
     def prepared(self, events: int, runs: int) -> Scenario:
-        """With so many events and runs; a trace is run as a whole."""
+        """With so many events and runs, or more events where `SERVICES` asks for them; a trace is run as a whole."""
         limits = (
             {"replications": self.runs}
             if self.scenario.workload.trace
-            else {"events": events, "replications": runs}
+            else {"events": self._long_enough(events), "replications": runs}
         )
         return self.scenario.model_copy(update={"run": self.scenario.run.model_copy(update=limits)})
+
+    def _long_enough(self, events: int) -> int:
+        jobs = jobs_of(self.scenario)
+        each = 2.0 * jobs.rate * max(t.mean_service for t in jobs.types)  # an arrival and an end of each job
+        return max(events, min(MOST_LONGER * events, round(SERVICES * each)))
 
 
 def paper() -> Iterator[Entry]:

@@ -88,6 +88,8 @@ class Events:
     """how many jobs ask for less than their type"""
     weights: dict[str, int] = field(default_factory=lambda: dict(ALL_EVENTS))
     durations: bool = False
+    seldom: float = 1.0
+    """how often the last type comes, beside each of the others"""
     n_jobs: int = 0
     n_servers: int = 0
     now: float = 0.0
@@ -134,7 +136,8 @@ class Events:
         """A new job of a random type, perhaps smaller than its type."""
         rng = self.rng
         self.n_jobs += 1
-        job_type = rng.choice(self.instance.types)
+        types = self.instance.types
+        job_type = types[-1] if rng.random() < self.seldom / len(types) else rng.choice(types[:-1] or types)
         demand = None
         if rng.random() < self.actual:
             names = self.instance.cluster.resources

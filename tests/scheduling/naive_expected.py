@@ -15,7 +15,7 @@ import math
 from collections.abc import Hashable
 from typing import Any
 
-from naive_guarded import NaiveGuarded, Server, Sizes
+from naive_guarded import NaiveGuarded, Sizes
 
 
 class NaiveExpected(NaiveGuarded):
@@ -186,7 +186,7 @@ class NaiveExpected(NaiveGuarded):
         self.make_plan(-1, None)
 
     def join(self, number: int, kind: int) -> None:
-        self.servers[number] = Server(kind)
+        self.add_server(number, kind)
         self.at = -math.inf
         self.make_plan(number, None)
 

@@ -74,6 +74,7 @@ class NaiveGuarded:
         )
         self.resource_price = [1.0] * len(self.largest)
         self.servers: dict[int, Server] = {}
+        self.places = self.lasted = 0
         self.lines: list[list[Hashable]] = [[] for _ in demand]
         self.size: dict[Hashable, Sizes] = {}
         self.type_of: dict[Hashable, int] = {}
@@ -255,11 +256,18 @@ class NaiveGuarded:
         if not self.as_types:
             return best_fit
         costs = {n: self.spoilt_and_sought(n, job) for n in packing}
-        if nothing := [n for n in best_fit if costs[n] < NEAR]:
+        lasts = self.lasts(self.type_of[job])
+        if (nothing := [n for n in best_fit if costs[n] < NEAR]) and not lasts:
             return nothing
+        self.lasted += lasts and len(packing) > 1
         for n in packing:
-            costs[n] += 0.75 * self.price(self.type_of[job]) * self.free_part(n)
+            costs[n] += 0.75 * self.price(self.type_of[job]) * (self.free_part(n) + lasts * n / self.places)
         return [n for n in packing if costs[n] < min(costs.values()) + NEAR]
+
+    def lasts(self, j: int) -> bool:
+        """Whether jobs of the type run at least twice as long as others who take whole servers, and take less."""
+        whole = {k for k in self.types if 0.75 * self.slots(k) < len(self.present())}
+        return j not in whole and any(self.pace[k] ** 2 > 1.5 * self.pace[j] ** 2 for k in whole)
 
     def spoilt_and_sought(self, number: int, job: Hashable) -> float:
         """What the job spoils, unless a larger one waits that may run wherever it may; and what it costs those who must go to this server."""
@@ -337,7 +345,9 @@ class NaiveGuarded:
         return sum(self.holds(number)[j] for number in self.servers)
 
     def low(self, j: int) -> bool:
-        return (self.runs(j) + 1) * len(self.demand) <= self.floor * self.slots(j)
+        came = [self.ended[k] + self.runs(k) + len(self.lines[k]) for k in self.types]
+        seldom = came[j] * len(came) <= 0.3 * sum(came)
+        return seldom and (self.runs(j) + 1) * len(self.demand) <= self.floor * self.slots(j)
 
     def serve_floors(self, number: int) -> None:
         if not self.servers[number].jobs:
@@ -642,8 +652,12 @@ class NaiveGuarded:
         self.lines[self.type_of[job]].remove(job)
         self.place_heads(self.type_of[job])
 
-    def join(self, number: int, kind: int) -> None:
+    def add_server(self, number: int, kind: int) -> None:
         self.servers[number] = Server(kind)
+        self.places = max(self.places, number + 1)
+
+    def join(self, number: int, kind: int) -> None:
+        self.add_server(number, kind)
         if any(self.lines):
             self.refill(number)
 

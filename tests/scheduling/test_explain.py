@@ -264,7 +264,7 @@ def test_keeps_slots() -> None:
     s = Scheduler(one, types, "guarded", floor=1.0, standing=1.0)
     s.submit("s", "seldom")
     s.complete("s")
-    for n in range(5):
+    for n in range(7):
         s.submit(f"o{n}", "often")
     s.complete("o0")
     because = why(s.explain_server("server-0"))

@@ -76,6 +76,13 @@ def test_no_slot_stands_open_for_a_type_that_never_comes() -> None:
     assert end_one(scheduler, "server-7") == ["common"]
 
 
+def test_short_jobs_of_which_many_come_do_not_go_first_though_few_run() -> None:
+    scheduler = overloaded(standing=0.0)
+    for n in range(100):
+        scheduler.submit(f"r{n}", "rare")
+    assert end_one(scheduler, "server-3") == ["common"]  # 101 of 901 have come, and 3 / 10 of a third are 90
+
+
 def test_an_empty_server_keeps_no_slot() -> None:
     scheduler = overloaded(waiting=1)
     end_one(scheduler, "server-7")

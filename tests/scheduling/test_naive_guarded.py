@@ -61,11 +61,14 @@ def test_the_core_places_as_the_naive_one_does(options: dict[str, Any], actual: 
         assert sum(run.floods for run in runs) > 0 or not JIT, "no flood"
     if JIT:
         assert sum(run.past_heads for run in runs) > RUNS / 20 or not actual, "nobody overtakes"
+        assert sum(run.lasted for run in runs) > 0 or actual or "floor" in options, (
+            "no long job goes where numbers are low"
+        )
         assert sum(run.went_on for run in runs) > 0 or "overdue" in options, "no server goes on with a type"
     if "floor" in options and JIT:  # without the compiler the runs are too few to meet all of these
         assert sum(run.went_first for run in runs) > RUNS / 20, "nobody goes first"
-        assert sum(run.ever_kept for run in runs) > RUNS / 20, "no slot is kept"
-        assert sum(run.slots_taken for run in runs) > RUNS / 20 or "beta" in options, "no slot is taken"
+        assert sum(run.ever_kept for run in runs) > 0, "no slot is kept"
+        assert sum(run.slots_taken for run in runs) > 0 or "beta" in options or actual, "no slot is taken"
 
 
 def beside(kind: type[N], scheduler: Scheduler, seed: int) -> tuple[N, dict[str, int], dict[str, int]]:
@@ -89,7 +92,8 @@ def same(policy: Any, seed: int, actual: float) -> NaiveGuarded:
     # the first estimate of how long jobs run is due much sooner than in real runs, which are longer
     scheduler._store.arrays["policy_ints"][memory.NEXT_ESTIMATE] = naive.next_estimate = 16
     weights = ALL_EVENTS | {"submit": rng.choice([40, 55]), "join": rng.choice([1, 4])}
-    events = Events(rng, instance, actual=actual, weights=weights)
+    seldom = 0.25 if policy.options.floor > 1.0 else 1.0
+    events = Events(rng, instance, actual=actual, weights=weights, seldom=seldom)
     waiting: list[Any] = []
     for _ in range(LENGTH):
         numbers = dict(scheduler._servers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,27 @@ def test_while_a_larger_job_waits_small_ones_go_together() -> None:
     assert first != other
     assert where(scheduler, "ten", "ten") is None
     assert where(scheduler, "another two", "two") == first  # the other may become empty
+
+
+def with_paces(scheduler: Scheduler, *paces: float) -> None:
+    """As if jobs of the types had been seen to run so much faster than the mean."""
+    gains.paces(scheduler._state)[:] = np.sqrt(paces)
+    gains.set_gains(scheduler._state)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_long_jobs_go_to_low_numbers_where_short_ones_need_whole_servers(order: tuple[int, ...]) -> None:
+    scheduler = tens(3, ten=10, one=1, other=1)
+    with_paces(scheduler, 2.0, 1.0, 2.0)
+    assert gains.lasting(scheduler._state).tolist() == [0, 1, 0]
+    on = {where(scheduler, n, "ten"): n for n in order}
+    for n in order:
+        scheduler.complete(n)
+    assert on[where(scheduler, "short", "other")] == order[-1]  # of empty servers the one that became so last
+    scheduler.complete("short")
+    assert where(scheduler, "long", "one") == "s-0"
+    with_paces(scheduler, 1.0, 1.0, 1.0)
+    assert gains.lasting(scheduler._state).tolist() == [0, 0, 0]
 
 
 def test_room_that_only_rare_jobs_could_use_is_used() -> None:

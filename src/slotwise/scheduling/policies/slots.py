@@ -112,10 +112,11 @@ def arrive(s: State, j: int, i: int) -> None:
 def _arrive_at(s: State, j: int, server: int) -> None:
     if server == s.max_servers:
         return  # no present server takes this type
-    row = servers(s)[server]
-    if row[MODE] == EMPTY:
+    if servers(s)[server, MODE] == EMPTY:
         reset(s, server)
-    elif configuration(s)[server, j] > running(s)[server, j]:
+        return
+    # after a failure jobs come back that are older than this one, and start before it: there may be slots for both
+    while configuration(s)[server, j] > running(s)[server, j] and waits(s, j, server):
         fill_slot(s, j, server)
 
 

@@ -1,7 +1,7 @@
 """Floors: `guarded` keeps no type out, however few of its jobs wait.
 
 A job that waits alone has little weight beside types of which hundreds wait, so a type that comes seldom would wait longest of
-all. Therefore a type of which few jobs run, with one more still
+all. Therefore a type of which few jobs come (less than a part EVEN of an even share) and few run, with one more still
 
     (running_j + 1) / slots_j  <=  floor / J,
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from slotwise._kernel import kernel
 from slotwise.scheduling.moves import hold_room, start
 from slotwise.scheduling.policies.fitting import fits, set_need, set_type_need
-from slotwise.scheduling.policies.guarded.gains import ended, is_cheap, queues_are_long, slots
+from slotwise.scheduling.policies.guarded.gains import ended, is_cheap, is_seldom, queues_are_long, slots
 from slotwise.scheduling.policies.guarded.memory import CHEAP, FLOOR, HOLDERS
 from slotwise.scheduling.policies.guarded.usable import scarcity
 from slotwise.scheduling.queues import next_waiting
@@ -74,8 +74,9 @@ def serve_floors(s: State, server: int) -> None:
 
 @kernel
 def _is_low(s: State, j: int) -> bool:
-    """Whether one more job of type j is within its floor."""
-    return bool((running_by_type(s)[j] + 1) * s.n_types <= policy_floats(s)[FLOOR] * slots(s)[j])
+    """Whether type j comes seldom, and one more job of it is within its floor."""
+    within = (running_by_type(s)[j] + 1) * s.n_types <= policy_floats(s)[FLOOR] * slots(s)[j]
+    return bool(within and is_seldom(s, j))
 
 
 @kernel

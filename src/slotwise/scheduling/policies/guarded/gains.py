@@ -40,6 +40,7 @@ from slotwise.scheduling.policies.guarded.memory import (
     EXPONENT,
     FLOOD,
     FLOODED,
+    LASTING,
     LONG_MEAN,
     NEXT_ESTIMATE,
     PACES,
@@ -82,6 +83,8 @@ MOMENTS = 4096
 MOST_OF_ONE = 0.75
 """of a server, in the mean: a type that takes more needs a whole one"""
 
+TINY = 1e-9
+
 F8 = NDArray[np.float64]
 
 
@@ -116,6 +119,19 @@ def slots(s: State) -> NDArray[np.int64]:
 
 
 @kernel
+def lasting(s: State) -> NDArray[np.int64]:
+    """(J,): 1 where jobs of a type run at least twice as long as those of some type that takes whole servers, and take less themselves."""
+    return int_field(s, LASTING)
+
+
+@kernel
+def is_seldom(s: State, j: int) -> bool:
+    """Whether fewer jobs of type j than EVEN of an even share have come."""
+    came = ended(s)[j] + running_by_type(s)[j] + queue_length(s)[j]
+    return bool(came * s.n_types <= EVEN * (policy_ints(s)[ENDED] + s.n_running + s.n_waiting))
+
+
+@kernel
 def is_cheap(s: State, j: int) -> bool:
     """Whether one job of type j takes no more than an even part of `standing` of the cluster."""
     return bool(s.n_types <= policy_floats(s)[STANDING] * slots(s)[j])
@@ -129,9 +145,13 @@ def queues_are_long(s: State) -> bool:
 
 @kernel
 def set_gains(s: State) -> None:
-    """g_j anew: servers, or paces, have changed, or a flood has come or gone."""
-    exponent = 0.0 if policy_ints(s)[FLOODED] else policy_floats(s)[EXPONENT]
+    """g_j anew: servers, or paces, have changed, or a flood has come or gone. And what follows from the same."""
+    exponent, quickest = 0.0 if policy_ints(s)[FLOODED] else policy_floats(s)[EXPONENT], 0.0
     for j in range(s.n_types):
+        if _takes_server(s, j):
+            quickest = max(quickest, paces(s)[j])
+    for j in range(s.n_types):
+        lasting(s)[j] = not _takes_server(s, j) and 2.0 * paces(s)[j] * paces(s)[j] <= quickest * quickest + TINY
         room = max(s.n_servers, 1) / max(slots(s)[j], 1)
         gain(s)[j] = math.pow(room, exponent) * paces(s)[j]
         weight(s)[j] = weight_of_type(s, j, queue_length(s)[j])
@@ -166,9 +186,15 @@ def _notice_flood(s: State) -> None:
 def _takes_servers(s: State) -> bool:
     """Whether jobs of some type take a whole server, or nearly so."""
     for j in range(s.n_types):
-        if MOST_OF_ONE * slots(s)[j] < s.n_servers:
+        if _takes_server(s, j):
             return True
     return False
+
+
+@kernel
+def _takes_server(s: State, j: int) -> bool:
+    """Whether jobs of type j do."""
+    return bool(MOST_OF_ONE * slots(s)[j] < s.n_servers)
 
 
 @kernel

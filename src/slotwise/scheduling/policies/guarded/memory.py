@@ -51,6 +51,7 @@ COUNTED = MEMORY.numbers("counted", per="type")
 COMMON = MEMORY.numbers("common", per="type", start=1.0)
 FLOODED = MEMORY.count("flooded")
 """whether far more jobs wait than usual"""
+LASTING = MEMORY.counts("lasting", per="type", kept=False)
 LONG_MEAN = MEMORY.number("long_mean_queue")
 SLOTS = MEMORY.counts("slots", per="type", kept=False)
 CHEAP = MEMORY.count("cheap", kept=False)

@@ -2,17 +2,18 @@
 
 On a server l of class c with free room F a job of type j costs others
 
-    (V(F) - v_j - V(F - w_j))  +  p_j (WHOLE f_l + SOUGHT (1 - h_j / H_c)),
+    (V(F) - v_j - V(F - w_j))  +  p_j (WHOLE (f_l + o_j l / L) + SOUGHT (1 - h_j / H_c)),
 
-with f_l the part of the server that is free, in prices of resources, h_j the room of all servers over that of those that can hold type j, and H_c the
+with f_l the part of the server that is free, in prices of resources, l its number of L, o_j whether jobs of type j run far longer than some that take whole servers, h_j the room of all servers over that of those that can hold type j, and H_c the
 largest h of the types that class c can hold. It goes where that is least.
 
 - The first part is the usable room that it spoils (`usable`).
 - The second keeps servers whole: one that is nearly empty will soon be empty, and a job that needs much room can have it then.
-- The third keeps servers free for those who can go nowhere else.
+- Long jobs (o_j = 1) among short ones that need whole servers go to low numbers: scattered, each of them would keep a server from becoming empty.
+- The last keeps servers free for those who can go nowhere else.
 
 While somebody waits who needs more room than j, and may run wherever j may, the first part is left out: no room that j could spoil is large enough for that one, but a
-server that becomes empty is. And where the best fit costs others nothing but its free part, the job goes there at once.
+server that becomes empty is. And where the best fit costs others nothing but its free part, a job that is not long goes there at once.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from __future__ import annotations
 from slotwise._kernel import kernel
 from slotwise.scheduling import fitindex
 from slotwise.scheduling.policies.guarded.fillings import by_type, refresh_weights, set_room
+from slotwise.scheduling.policies.guarded.gains import lasting
 from slotwise.scheduling.policies.guarded.memory import SPOILS
 from slotwise.scheduling.policies.guarded.usable import (
     TINY,
@@ -31,7 +33,19 @@ from slotwise.scheduling.policies.guarded.usable import (
     unit_prices,
 )
 from slotwise.scheduling.queues import next_waiting
-from slotwise.scheduling.state import CLASS, State, demand, free, need, order, policy_ints, servers
+from slotwise.scheduling.state import (
+    CLASS,
+    GROUP,
+    GROUP_NEXT,
+    State,
+    chains,
+    demand,
+    free,
+    need,
+    order,
+    policy_ints,
+    servers,
+)
 
 WHOLE = 0.75
 """of its price: what it costs to put a job on an empty server"""
@@ -39,6 +53,8 @@ SOUGHT = 2.0
 """times its price: what it costs to put a job where others must go, at most"""
 FEWEST_LOOKS, MOST_LOOKS, WORK = 16, 256, 2560
 """A job looks at WORK / J kinds of servers, J the number of types, within these limits: a look takes longer with more types."""
+FEW = 32
+"""servers of a group of which the one with the lowest number is looked for"""
 
 
 @kernel
@@ -58,12 +74,15 @@ def find_server(s: State, j: int) -> int:
     refresh_weights(s)
     larger, c = _larger_waits(s, j), servers(s)[winner, CLASS]
     least = _sought_by_others(s, j, c) + (0.0 if larger else spoilt(s, c, free(s)[winner], j, need(s)))
-    if least <= TINY:
+    if least <= TINY and not lasting(s)[j]:
         return winner  # it costs nothing, and this is the best fit
     total = 0.0
     for r in range(s.n_resources):
         total += resource_prices(s)[r]
     each, rooms = WHOLE * prices(s)[j] / total, fitindex.group_free(s)
+    later = WHOLE * prices(s)[j] * lasting(s)[j] / s.n_places
+    winner = _lowest(s, chains(s)[winner, GROUP], later)
+    least += later * winner
     for r in range(s.n_resources):
         least += each * unit_prices(s)[r] * free(s)[winner, r]
     looks = max(FEWEST_LOOKS, min(MOST_LOOKS, WORK // s.n_types))
@@ -79,6 +98,8 @@ def find_server(s: State, j: int) -> int:
             for r in range(s.n_resources):
                 covers = covers and rooms[g, r] >= need(s)[r]
                 here += each * unit_prices(s)[r] * rooms[g, r]
+            one = _lowest(s, g, later) if covers else 0
+            here += later * one
             if covers and here < least - TINY:
                 if looks == 0:
                     return winner
@@ -86,9 +107,21 @@ def find_server(s: State, j: int) -> int:
                 if not larger:
                     here += spoilt(s, c, rooms[g], j, need(s))
                 if here < least - TINY:
-                    winner, least = int(fitindex.groups(s)[g, fitindex.FIRST]), here
+                    winner, least = one, here
             g = fitindex.group_after(s, g, columns)
     return winner
+
+
+@kernel
+def _lowest(s: State, g: int, later: float) -> int:
+    """The server with the lowest number among the first few of the group g; the first, where numbers count nothing."""
+    found = one = fitindex.groups(s)[g, fitindex.FIRST]
+    for _ in range(FEW if later > 0.0 else 0):
+        one = chains(s)[one, GROUP_NEXT]
+        if one < 0:
+            break
+        found = min(found, one)
+    return int(found)
 
 
 @kernel
