@@ -163,7 +163,7 @@ def _home(s: State, c: int, room: NDArray[np.int64]) -> int:
 def mixed(c: int, room: NDArray[np.int64]) -> int:
     """A number of which each part is another for nearly every free vector of class c, also where all are multiples of a power of two. (Products stay
     below 2^63. A remainder, instead of the last 32 bits, takes as long as all the rest.)"""
-    h = c + 1
+    h = np.int64(c) + 1
     for r in range(room.shape[0]):
         h = (h * 1597334677 + room[r]) & 0xFFFFFFFF
     return h + (h >> 10) + (h >> 20)
