@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import Any
 
@@ -160,7 +161,7 @@ def test_fit_index_survives_collisions() -> None:
     slots = int(state.n_slots_hash)
     home: dict[int, list[int]] = {}
     for amount in range(60_000):
-        home.setdefault(((1 * 1000003 + amount) % 2147483647) & (slots - 1), []).append(amount)
+        home.setdefault(fitindex.mixed(0, np.array([amount])) & (slots - 1), []).append(amount)
     crowd = [amount for place in (0, 1, slots - 2, slots - 1) for amount in home[place][:30]]
     rows, free = store.arrays["servers"], store.arrays["free"]
     for _ in range(STEPS):
@@ -173,6 +174,15 @@ def test_fit_index_survives_collisions() -> None:
         found = fitindex.best(state, need)
         assert (int(free[found, 0]) if found >= 0 else None) == min(fits, default=None)
     check_groups(store)
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("unit", [1, 1024, 4096, 10**6])
+def test_free_vectors_seldom_share_a_place(unit: int) -> None:
+    """Whatever unit they are measured in: of 900 in a table of 4,096 places a tenth would by chance."""
+    vectors = itertools.product(range(1, 100, 3), range(2, 100, 4))
+    places = {fitindex.mixed(0, np.array(vector) * unit) & 4095 for vector in vectors}
+    assert len(places) > 0.8 * 33 * 25
 
 
 @pytest.mark.core

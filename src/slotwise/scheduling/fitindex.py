@@ -155,11 +155,18 @@ def _overfull(s: State, server: int) -> bool:
 
 @kernel
 def _home(s: State, c: int, room: NDArray[np.int64]) -> int:
-    """Where in the table a free vector of class c belongs (products stay below 2^63)."""
-    h = c + 1
-    for r in range(s.n_resources):
-        h = (h * 1000003 + room[r]) % 2147483647
-    return h & (s.n_slots_hash - 1)
+    """Where in the table a free vector of class c belongs."""
+    return mixed(c, room) & (s.n_slots_hash - 1)
+
+
+@kernel
+def mixed(c: int, room: NDArray[np.int64]) -> int:
+    """A number of which each part is another for nearly every free vector of class c, also where all are multiples of a power of two. (Products stay
+    below 2^63. A remainder, instead of the last 32 bits, takes as long as all the rest.)"""
+    h = np.int64(c) + 1
+    for r in range(room.shape[0]):
+        h = (h * 1597334677 + room[r]) & 0xFFFFFFFF
+    return h + (h >> 10) + (h >> 20)
 
 
 @kernel

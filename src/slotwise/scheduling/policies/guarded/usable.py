@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
+from slotwise.scheduling import fitindex
 from slotwise.scheduling.policies.guarded.gains import common, is_cheap, set_gains, slots
 from slotwise.scheduling.policies.guarded.memory import (
     BASE,
@@ -247,10 +248,7 @@ def usable(s: State, c: int, room: I8) -> float:
     for r in range(R):
         if room[r] < least(s)[c, r]:
             return 0.0  # nothing fits
-    place = kind + 1
-    for r in range(R):
-        place = (place * 1000003 + room[r]) % 2147483647
-    place &= MEMO - 1
+    place = fitindex.mixed(kind, room) & (MEMO - 1)
     key, values = int_table(s, KEYS)[place], _known(s)
     known = values[place] >= 0.0 and key[R] == kind
     for r in range(R):
