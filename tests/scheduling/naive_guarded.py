@@ -97,9 +97,9 @@ class NaiveGuarded(NaiveKnowledge):
         return [n for n in packing if costs[n] < min(costs.values()) + NEAR]
 
     def lasts(self, j: int) -> bool:
-        """Whether jobs of the type run at least twice as long as others who take whole servers, and take less."""
-        whole = {k for k in self.types if 0.75 * self.slots(k) < len(self.present())}
-        return j not in whole and any(self.pace[k] ** 2 > 1.5 * self.pace[j] ** 2 for k in whole)
+        """Whether jobs of the type run at least four times as long as others who fill servers, as far as is known, and take less."""
+        whole = {k for k in self.types if self.fills_server(k)}
+        return j not in whole and any(self.pace[k] > 1.9 * self.pace[j] for k in whole)
 
     def spoilt_and_sought(self, number: int, job: Hashable) -> float:
         """What the job spoils, unless a larger one waits that may run wherever it may; and what it costs those who must go to this server."""

@@ -115,9 +115,21 @@ class NaiveKnowledge:
             return  # queues are very long
         if self.flooded:
             self.flooded = waiting >= 0.5 * many
-        elif waiting > many and all(0.75 * self.slots(j) >= servers for j in self.types):
+        elif waiting > many and not any(self.takes_server(j) for j in self.types):
             self.flooded = True
             self.floods += 1
+
+    def takes_server(self, j: int) -> bool:
+        return 0 < 0.75 * self.slots(j) < len(self.present())
+
+    def fills_server(self, j: int) -> bool:
+        """Whether a job takes nine tenths of some resource, in the mean over the servers that can hold it."""
+        shares = [
+            max(self.demand[j][r] / self.capacity[server.kind][r] for r in self.resources if self.demand[j][r])
+            for server in self.present().values()
+            if self.alone(server.kind, j)
+        ]
+        return bool(shares) and sum(shares) >= 0.9 * len(shares)
 
     def notice_end(self, j: int) -> None:
         """Learn how long jobs run, whenever the completions have doubled."""

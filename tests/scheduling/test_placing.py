@@ -58,7 +58,7 @@ def with_paces(scheduler: Scheduler, *paces: float) -> None:
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_long_jobs_go_to_low_numbers_where_short_ones_need_whole_servers(order: tuple[int, ...]) -> None:
     scheduler = tens(3, ten=10, one=1, other=1)
-    with_paces(scheduler, 2.0, 1.0, 2.0)
+    with_paces(scheduler, 4.0, 1.0, 2.0)
     assert gains.lasting(scheduler._state).tolist() == [0, 1, 0]
     on = {where(scheduler, n, "ten"): n for n in order}
     for n in order:
@@ -66,8 +66,14 @@ def test_long_jobs_go_to_low_numbers_where_short_ones_need_whole_servers(order: 
     assert on[where(scheduler, "short", "other")] == order[-1]  # of empty servers the one that became so last
     scheduler.complete("short")
     assert where(scheduler, "long", "one") == "s-0"
-    with_paces(scheduler, 1.0, 1.0, 1.0)
+    with_paces(scheduler, 2.0, 1.0, 1.0)
     assert gains.lasting(scheduler._state).tolist() == [0, 0, 0]
+
+
+def test_jobs_that_leave_room_beside_them_need_no_empty_server() -> None:
+    scheduler = tens(3, eight=8, one=1)
+    with_paces(scheduler, 4.0, 1.0)
+    assert gains.lasting(scheduler._state).tolist() == [0, 0]
 
 
 def test_room_that_only_rare_jobs_could_use_is_used() -> None:

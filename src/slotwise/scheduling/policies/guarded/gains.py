@@ -10,7 +10,7 @@ that, and until then most jobs are served if small ones go first. Where some typ
 change between small and large jobs costs a drain, and a flood might never end.
 
 A type is rare where it has less than `EVEN` / J both of the running jobs, N_j / sum_k N_k, and of the room that they use, the same with N_j / slots_j for N_j. (N is explained below.)
-Room that only jobs of a rare type could use counts less (`usable`).
+Room that only jobs of a rare type could use counts less (`usable`). A type comes seldom where it has less than `EVEN` / J of all jobs that have come (`floors`).
 
 Nobody tells the policy how long jobs run, and it has no clock. By Little's law the running jobs of type j are, on the average,
 S_j times its completions in a unit of time, so that
@@ -51,11 +51,15 @@ from slotwise.scheduling.policies.guarded.memory import (
 from slotwise.scheduling.queues import weight_of_type
 from slotwise.scheduling.state import (
     State,
+    capacity,
+    demand,
     float_field,
     gain,
     int_field,
+    most,
     policy_floats,
     policy_ints,
+    present_by_class,
     queue_length,
     running_by_type,
     weight,
@@ -83,6 +87,9 @@ MOMENTS = 4096
 MOST_OF_ONE = 0.75
 """of a server, in the mean: a type that takes more needs a whole one"""
 
+NEARLY = 0.9
+LONGER = 2.0
+"""paces apart: 4 times as long, as rounded, so more than twice as long"""
 TINY = 1e-9
 
 F8 = NDArray[np.float64]
@@ -120,7 +127,7 @@ def slots(s: State) -> NDArray[np.int64]:
 
 @kernel
 def lasting(s: State) -> NDArray[np.int64]:
-    """(J,): 1 where jobs of a type run at least twice as long as those of some type that takes whole servers, and take less themselves."""
+    """(J,): 1 where jobs of a type run far longer than those of some type that fills a server alone, and take less themselves."""
     return int_field(s, LASTING)
 
 
@@ -148,13 +155,28 @@ def set_gains(s: State) -> None:
     """g_j anew: servers, or paces, have changed, or a flood has come or gone. And what follows from the same."""
     exponent, quickest = 0.0 if policy_ints(s)[FLOODED] else policy_floats(s)[EXPONENT], 0.0
     for j in range(s.n_types):
-        if _takes_server(s, j):
+        if _fills_server(s, j):
             quickest = max(quickest, paces(s)[j])
     for j in range(s.n_types):
-        lasting(s)[j] = not _takes_server(s, j) and 2.0 * paces(s)[j] * paces(s)[j] <= quickest * quickest + TINY
+        lasting(s)[j] = not _fills_server(s, j) and LONGER * paces(s)[j] <= quickest + TINY
         room = max(s.n_servers, 1) / max(slots(s)[j], 1)
         gain(s)[j] = math.pow(room, exponent) * paces(s)[j]
         weight(s)[j] = weight_of_type(s, j, queue_length(s)[j])
+
+
+@kernel
+def _fills_server(s: State, j: int) -> bool:
+    """Whether one job of type j fills a server that can hold it: NEARLY all of a resource, in the mean over these servers."""
+    number, filled = 0, 0.0
+    for c in range(s.n_classes):
+        if most(s)[c, j] > 0:
+            largest = 0.0
+            for r in range(s.n_resources):
+                if demand(s)[j, r] > 0:
+                    largest = max(largest, demand(s)[j, r] / capacity(s)[c, r])
+            number += present_by_class(s)[c]
+            filled += present_by_class(s)[c] * largest
+    return bool(number > 0 and filled >= NEARLY * number)
 
 
 @kernel
@@ -183,18 +205,18 @@ def _notice_flood(s: State) -> None:
 
 
 @kernel
+def _takes_server(s: State, j: int) -> bool:
+    """Whether jobs of type j, which fit somewhere, take a whole server, or nearly so."""
+    return bool(slots(s)[j] > 0 and MOST_OF_ONE * slots(s)[j] < s.n_servers)
+
+
+@kernel
 def _takes_servers(s: State) -> bool:
-    """Whether jobs of some type take a whole server, or nearly so."""
+    """Whether there is such a type."""
     for j in range(s.n_types):
         if _takes_server(s, j):
             return True
     return False
-
-
-@kernel
-def _takes_server(s: State, j: int) -> bool:
-    """Whether jobs of type j do."""
-    return bool(MOST_OF_ONE * slots(s)[j] < s.n_servers)
 
 
 @kernel

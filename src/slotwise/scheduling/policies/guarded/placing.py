@@ -4,12 +4,12 @@ On a server l of class c with free room F a job of type j costs others
 
     (V(F) - v_j - V(F - w_j))  +  p_j (WHOLE (f_l + o_j l / L) + SOUGHT (1 - h_j / H_c)),
 
-with f_l the part of the server that is free, in prices of resources, l its number of L, o_j whether jobs of type j run far longer than some that take whole servers, h_j the room of all servers over that of those that can hold type j, and H_c the
+with f_l the part of the server that is free, in prices of resources, l its number of L, o_j 1 where jobs of type j run far longer than some that fill a server (`gains.lasting`), else 0, h_j the room of all servers over that of those that can hold type j, and H_c the
 largest h of the types that class c can hold. It goes where that is least.
 
 - The first part is the usable room that it spoils (`usable`).
 - The second keeps servers whole: one that is nearly empty will soon be empty, and a job that needs much room can have it then.
-- Long jobs (o_j = 1) among short ones that need whole servers go to low numbers: scattered, each of them would keep a server from becoming empty.
+- Long jobs (o_j = 1) among short ones that fill servers go to low numbers: scattered, each of them would keep a server from becoming empty.
 - The last keeps servers free for those who can go nowhere else.
 
 While somebody waits who needs more room than j, and may run wherever j may, the first part is left out: no room that j could spoil is large enough for that one, but a
