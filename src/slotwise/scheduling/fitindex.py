@@ -166,7 +166,7 @@ def mixed(c: int, room: NDArray[np.int64]) -> int:
     h = np.int64(c) + 1
     for r in range(room.shape[0]):
         h = (h * 1597334677 + room[r]) & 0xFFFFFFFF
-    return h + (h >> 10) + (h >> 20)
+    return int(h + (h >> 10) + (h >> 20))
 
 
 @kernel
