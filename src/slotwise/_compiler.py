@@ -44,6 +44,8 @@ UNUSED = {
 }
 """passes of Numba's for what no kernel has: closures, `with`, whole-array expressions, parallel loops"""
 
+FEW_PARTS = 8
+"""that a small kernel calls, with what they call"""
 ENVIRONMENT = "_ZN08NumbaEnv"
 """begins the names of functions' environments"""
 
@@ -111,10 +113,13 @@ class _Whole(JITCodeLibrary):  # type: ignore[misc]
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self._own: set[str] = set()
+        self._small = False
 
     def finalize(self) -> None:
         """As Numba's, with what the parts call."""
-        for library in _called_by(self):
+        called = _called_by(self)
+        self._small = len(called) <= FEW_PARTS
+        for library in called:
             self._reload_init.update(library._reload_init)
             _link(self._final_module, library)
         self._linking_libraries.clear()
@@ -135,14 +140,16 @@ class _Whole(JITCodeLibrary):  # type: ignore[misc]
         self._optimize(vectorized=True)
 
     def _optimize(self, *, vectorized: bool) -> None:
-        """Loops are not unrolled: most go over a few types or resources, and were slower for it (guarded by 5 %), and longer compiled."""
+        """Loops of large kernels are not unrolled: most go over a few types or resources, and were slower for it (guarded by 5 %), and longer compiled.
+        Those of small ones, such as a look at a long table, are."""
         codegen = self._codegen
         passes, builder = codegen._module_pass_manager(
             loop_vectorize=False, slp_vectorize=False, opt=0, cost="cheap"
         )
         passes.run(self._final_module, builder)  # counts of references that cancel out
         options = binding.create_pipeline_tuning_options(speed_level=3)
-        options.loop_vectorization, options.slp_vectorization, options.loop_unrolling = vectorized, False, False
+        options.loop_vectorization, options.slp_vectorization = vectorized, False
+        options.loop_unrolling = vectorized and self._small
         builder = binding.create_pass_builder(codegen._tm, options)
         builder.getModulePassManager().run(self._final_module, builder)
 
