@@ -13,7 +13,7 @@ import pytest
 
 import slotwise
 from slotwise.model import parse_scenario
-from slotwise.scheduling.policies.catalogue import Fifo
+from slotwise.scheduling.policies.fitting import Fifo
 from slotwise.simulation import replication
 from slotwise.simulation.measurements import Measurements
 from slotwise.simulation.statistics import student_interval
