@@ -47,7 +47,8 @@ def test_the_core_places_as_the_naive_one_does(options: dict[str, Any], actual: 
     policy = make_policy("guarded", **({"solver": "enumerate"} | options))
     runs = [same(policy, seed, actual) for seed in range(RUNS)]
     assert sum(run.turns for run in runs) > RUNS / 20 or not {"beta", "b"} & options.keys(), "no turns"
-    assert sum(run.estimates for run in runs) > RUNS / 20, "nothing about how long jobs run"
+    few = "floor" in options and not JIT  # without the compiler the runs are too few to meet all of these
+    assert sum(run.estimates for run in runs) > RUNS / 20 or few, "nothing about how long jobs run"
     if "persistence" in options:
         assert sum(run.given_up for run in runs) > RUNS / 20, "nothing is given up"
     if "patience" in options:
@@ -65,7 +66,7 @@ def test_the_core_places_as_the_naive_one_does(options: dict[str, Any], actual: 
             "no long job goes where numbers are low"
         )
         assert sum(run.went_on for run in runs) > 0 or "overdue" in options, "no server goes on with a type"
-    if "floor" in options and JIT:  # without the compiler the runs are too few to meet all of these
+    if "floor" in options and not few:
         assert sum(run.went_first for run in runs) > RUNS / 20, "nobody goes first"
         assert sum(run.ever_kept for run in runs) > 0, "no slot is kept"
         assert sum(run.slots_taken for run in runs) > 0 or "beta" in options or actual, "no slot is taken"
