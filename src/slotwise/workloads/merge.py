@@ -57,7 +57,8 @@ def play(
     tree: NDArray[np.int64],
     winner: NDArray[np.int64],
 ) -> int:
-    """The same with what `merge` has made for it: compiling that would take longer than the rest. `keys` are the bits of the times."""
+    """The loop of `merge`. Its scratch, `tree` and `winner`, comes from Python: compiling how arrays are made would take longer than compiling the loop. `keys` are the
+    bits of the times."""
     rows, leaves = len(position), tree.shape[1]
     head, following, loser, loser_head = tree[0], tree[1], tree[2], tree[3]
     # Node n has the children 2n and 2n + 1, the leaves are leaves..2 leaves - 1; those beyond the rows never win.

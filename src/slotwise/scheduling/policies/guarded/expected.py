@@ -142,7 +142,7 @@ def make_plan(s: State, server: int, i: int) -> None:
     fill(s, server)
     now = reserved_server(s, RESERVATION)
     if new:
-        # nobody else is found on the reserved server where it was the last, or the one before, to be filled
+        # a server that was filled just now is not filled again
         if was != now or was != server:
             fill(s, was)
         if now != was and now != server:

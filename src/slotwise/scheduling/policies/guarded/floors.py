@@ -1,7 +1,7 @@
 """Floors: `guarded` keeps no type out, however few of its jobs wait.
 
 A job that waits alone has little weight beside types of which hundreds wait, so a type that comes seldom would wait longest of
-all. Therefore a type of which few jobs come (less than a part EVEN of an even share) and few run, with one more still
+all. Therefore a type of which few jobs come (fewer than `EVEN` times an even share of all) and few run, with one more still
 
     (running_j + 1) / slots_j  <=  floor / J,
 

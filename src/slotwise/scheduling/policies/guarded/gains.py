@@ -88,6 +88,7 @@ MOST_OF_ONE = 0.75
 """of a server, in the mean: a type that takes more needs a whole one"""
 
 NEARLY = 0.9
+"""of a resource of a server: a job that takes so much leaves no room worth having beside it"""
 LONGER = 2.0
 """paces apart: 4 times as long, as rounded, so more than twice as long"""
 TINY = 1e-9
@@ -152,7 +153,7 @@ def queues_are_long(s: State) -> bool:
 
 @kernel
 def set_gains(s: State) -> None:
-    """g_j anew: servers, or paces, have changed, or a flood has come or gone. And what follows from the same."""
+    """g_j anew, and which types last: servers, or paces, have changed, or a flood has come or gone."""
     exponent, quickest = 0.0 if policy_ints(s)[FLOODED] else policy_floats(s)[EXPONENT], 0.0
     for j in range(s.n_types):
         if _fills_server(s, j):
