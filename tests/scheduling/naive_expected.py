@@ -2,7 +2,8 @@
 
 What two people must agree on beyond the document:
 
-- Urgency is (arrivals since) * (largest share of the largest capacities) / (expected duration, at least 1e-12). Of equally urgent jobs the older one.
+- Urgency is a^1.5 (1 + (a / h)^4) * (largest share of the largest capacities) / (expected duration, at least 1e-12), a the arrivals since, h = max(1, .6 overdue * mean stay) when
+  a first is chosen or a server begins to fill. Of equally urgent jobs the older one.
 - Of servers on which the reserved job can start equally early, the one with the lowest number.
 - After an event, in this order: the reserved job, or who becomes it, starts where it can; the reservation is searched anew if it is void; the server that has got room fills
   up, then the one that was reserved before and the one that is now, if it was searched anew; last the job that has come.
@@ -31,7 +32,7 @@ class NaiveExpected(NaiveGuarded):
             None  # for whom there is a reservation, where and when, and what is to spare there
         )
         self.on, self.at, self.spare = -1, -math.inf, [0]
-        self.off_schedule = False
+        self.off_schedule, self.long = False, 1.0
         self.reserved = self.too_many = self.stood = self.harmless_starts = self.tight = self.urgent_first = 0
 
     # -- urgency ----------------------------------------------------------------------------------------------------
@@ -41,7 +42,13 @@ class NaiveExpected(NaiveGuarded):
 
     def urgency(self, job: Hashable) -> tuple[float, int]:
         share = max(self.shares(self.size[job]))
-        return self.waited(job) * share / max(self.duration[job], 1e-12), -self.age[job]
+        waited = self.waited(job)
+        square = (waited / self.long) ** 2
+        grown = waited * math.sqrt(waited) * (1.0 + square**2)
+        return grown * share / max(self.duration[job], 1e-12), -self.age[job]
+
+    def look_at_waits(self) -> None:
+        self.long = max(1.0, 0.6 * self.overdue * self.mean_stay())
 
     def start_job(self, job: Hashable, numbers: Any) -> None:
         self.urgent_first += self.waiting()[0] != job
@@ -92,6 +99,7 @@ class NaiveExpected(NaiveGuarded):
 
     def make_plan(self, number: int, job: Hashable | None) -> None:
         if not self.present():
+            self.first, self.on = None, -1
             return
         was, first = self.on, self.serve_first()
         new = first is None or not self.stands(first)
@@ -124,15 +132,17 @@ class NaiveExpected(NaiveGuarded):
             self.too_many += 1
             return None
         oldest = self.waiting()[0]
-        if self.waited(oldest) >= self.overdue_age(oldest):
+        if self.waited(oldest) >= 1.2 * self.overdue_age(oldest):
             self.overdue_first += 1
             return oldest
+        self.look_at_waits()
         job = max(self.waiting(), key=self.urgency)
-        return job if self.waited(job) >= self.mean_stay() else None
+        return job if self.waited(job) >= 2 * self.mean_stay() else None
 
     def fill(self, number: int) -> None:
         if number not in self.present() or not any(self.lines):
             return
+        self.look_at_waits()
         if self.as_types and number != self.on:
             counts, _ = self.best_filling(number)
             for job in self.chosen(counts):
@@ -171,8 +181,6 @@ class NaiveExpected(NaiveGuarded):
         self.clock += 1
         if self.size[job] != self.demand[self.type_of[job]]:
             self.as_types = False
-        if not self.present():
-            self.first, self.on = None, -1
         self.make_plan(-1, job)
 
     def end(self, job: Hashable, *, learns: bool, again: bool = False) -> None:

@@ -126,6 +126,7 @@ def test_reserved_for_the_most_urgent() -> None:
     s.submit("d", "database", duration=5.0, now=1.0)
     for n in range(6):  # d has waited long enough after so many arrivals
         s.submit(f"nothing{n}", "web", duration=1.0, now=2.0, demand={"cpu": 0, "memory": 0})
+        s.complete(f"nothing{n}", now=2.0)
     for n in range(2):  # these leave enough beside d at time 10, and no more than that
         assert s.submit(f"long{n}", "web", duration=30.0, now=2.0, demand={"memory": 0})
     s.submit("last", "web", duration=30.0, now=2.0, demand={"cpu": 1, "memory": 0})

@@ -18,7 +18,7 @@ from slotwise.scheduling.policies.guarded import memory
 
 pytestmark = pytest.mark.core
 
-RUNS, LENGTH = (60, 120) if JIT else (6, 100)
+RUNS, LENGTH = (60, 300) if JIT else (6, 100)
 
 
 class OnTime(Events):

@@ -16,6 +16,8 @@ What is found depends on the jobs only, never on the layout of the tree: ties go
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -161,8 +163,10 @@ def oldest_harmless(
 
 
 @kernel
-def most_urgent(s: State, room: NDArray[np.int64], c: int, spare: NDArray[np.int64], until: float) -> int:
-    """The job with the largest a m / d, of those that fit the room, may run on servers of class c (-1: any), and are expected to end by `until`
+def most_urgent(
+    s: State, room: NDArray[np.int64], c: int, spare: NDArray[np.int64], until: float, long: float
+) -> int:
+    """The job with the largest u = a^1.5 (1 + (a / long)^4) m / d, of those that fit the room, may run on servers of class c (-1: any), and are expected to end by `until`
     or take no more than what is to spare; -1 where there is none. Only where each job is a leaf.
 
     a is how many have arrived since the job did, m the largest share that it takes of any resource of the largest servers, d its expected duration. Of equal
@@ -171,7 +175,7 @@ def most_urgent(s: State, room: NDArray[np.int64], c: int, spare: NDArray[np.int
     rows, lows, todo, promise = nodes(s), low(s), stack(s), promises(s)
     best, most, n = NOBODY, 0.0, _roots_for(s, c)
     for k in range(n):
-        promise[k, 0] = _urgency(s, todo[k], room)
+        promise[k, 0] = _urgency(s, todo[k], room, long)
     while n > 0:
         n -= 1
         node, this = todo[n], promise[n, 0]
@@ -185,7 +189,7 @@ def most_urgent(s: State, room: NDArray[np.int64], c: int, spare: NDArray[np.int
             best, most = node, this
             continue
         a, b = rows[node, LEFT], rows[node, RIGHT]
-        first, second = _urgency(s, a, room), _urgency(s, b, room)
+        first, second = _urgency(s, a, room, long), _urgency(s, b, room, long)
         if first > second:
             a, b, first, second = b, a, second, first
         todo[n], promise[n, 0] = a, first
@@ -195,7 +199,7 @@ def most_urgent(s: State, room: NDArray[np.int64], c: int, spare: NDArray[np.int
 
 
 @kernel
-def most_urgent_of(s: State, j: int) -> int:
+def most_urgent_of(s: State, j: int, long: float) -> int:
     """The same of the jobs of type j, all of which ask for what their type does."""
     file_last(s)
     size = demand(s)[j]
@@ -209,7 +213,7 @@ def most_urgent_of(s: State, j: int) -> int:
         node = todo[n]
         if not covered(low(s)[node], size) or not covered(size, high(s)[node]):
             continue
-        this = _urgency(s, node, size)
+        this = _urgency(s, node, size, long)
         if best >= 0 and not _beats(this, 0.0, rows[node, OLDEST], most, 0.0, rows[best, OLDEST]):
             continue
         if rows[node, LEVEL] < 0:
@@ -221,13 +225,15 @@ def most_urgent_of(s: State, j: int) -> int:
 
 
 @kernel
-def _urgency(s: State, node: int, room: NDArray[np.int64]) -> float:
-    """No job below the node that fits the room has a larger a m / d; for a leaf that fits it is its own."""
+def _urgency(s: State, node: int, room: NDArray[np.int64], long: float) -> float:
+    """No job below the node that fits the room has a larger u; for a leaf that fits it is its own."""
     share, whole = 0.0, largest_capacity(s)
     for r in range(s.n_resources):
         if whole[r] > 0:
             share = max(share, min(high(s)[node, r], room[r]) / whole[r])
-    return float((s.last_sequence - nodes(s)[node, OLDEST]) * share / max(shortest_time(s)[node], SHORTEST))
+    waited = float(s.last_sequence - nodes(s)[node, OLDEST])
+    square = (waited / long) * (waited / long)
+    return waited * math.sqrt(waited) * (1.0 + square * square) * share / max(shortest_time(s)[node], SHORTEST)
 
 
 @kernel

@@ -2,11 +2,12 @@
 
 A job that has waited a, counted in arrivals, takes a share m of the largest server and is expected to run d, has the urgency
 
-    a m / d.
+    u = a^1.5 (1 + (a / h)^4) m / d,
 
-It grows with the wait: faster for short jobs, to which a wait matters more, and for large ones, which seldom find room. The most urgent job, once it has
-waited for as long as jobs are in the system in the mean, gets a reservation where it fits nowhere (`reservation`), and keeps it until it starts. If the oldest job is overdue
-(`drains`) the next reservation is for that one. On several servers nobody gets one while more jobs wait than run: somewhere room appears all the time, and at such a load
+with h a long wait, LONG times the one that makes a job overdue without durations (`drains`). It grows with the wait: faster for short jobs, to which a wait matters
+more, and for large ones, which seldom find room; and very fast once the wait is longer than h, whatever the job is. The most urgent job, once it has
+waited for STAYS times as long as jobs are in the system in the mean, gets a reservation where it fits nowhere (`reservation`), and keeps it until it starts. If the oldest
+job is overdue the next reservation is for that one. On several servers nobody gets one while more jobs wait than run: somewhere room appears all the time, and at such a load
 the little that a reservation leaves idle may be what is missing (labels-210 of the benchmarks: 58 waiting without any, 1,000 and growing with one at all times).
 
 All others start where they do not delay the reserved job. An arriving one goes to the reserved server if it may, whose room would stand idle, else where it
@@ -28,7 +29,7 @@ from slotwise.scheduling.policies.guarded import turning
 from slotwise.scheduling.policies.guarded.drains import mean_stay, overdue_age
 from slotwise.scheduling.policies.guarded.fillings import best_filling, refresh_weights
 from slotwise.scheduling.policies.guarded.gains import notice_end, queues_are_long
-from slotwise.scheduling.policies.guarded.memory import CLOCK, MAKE_USE, PLAN, RESERVATION, SPOILS
+from slotwise.scheduling.policies.guarded.memory import CLOCK, MAKE_USE, OVERDUE, PLAN, RESERVATION, SPOILS
 from slotwise.scheduling.policies.guarded.placing import find_server
 from slotwise.scheduling.policies.guarded.usable import notice_use
 from slotwise.scheduling.policies.reservation import (
@@ -63,18 +64,23 @@ from slotwise.scheduling.state import (
     largest_capacity,
     need,
     order,
+    policy_floats,
     policy_ints,
     queues,
     sequence,
     servers,
 )
 
+STAYS = 2.0
+"""mean times in the system that a job waits before it may get a reservation"""
+LONG, OVERDUE_LATER = 0.6, 1.2
+"""of the wait after which jobs are overdue without durations: when urgency begins to grow steeply, and when a job is overdue here"""
+
 
 def arrive(s: State, j: int, i: int) -> None:
     """Nobody else can start now, as long as the reservation stands; but this one may."""
     turning.notice_job(s, j, i)
-    if queues_are_long(s):
-        drop(s, RESERVATION)
+    if _does_without(s):
         turning.take_in(s, j, i)
     else:
         call_at(policy_ints(s)[PLAN], s, NOBODY, i)
@@ -95,7 +101,7 @@ def stop(s: State, j: int, server: int) -> None:
 def join(s: State, server: int, _: int) -> None:
     """The first may start on a new server earlier than its reservation."""
     turning.notice_server(s, server)
-    if queues_are_long(s):
+    if _does_without(s):
         turning.begin_to_pack(s, server)
     else:
         void(s, RESERVATION)
@@ -106,22 +112,30 @@ def leave(s: State, server: int, _: int) -> None:
     """A reservation on a server that goes is void."""
     turning.forget_server(s, server)
     void(s, RESERVATION)
-    if not queues_are_long(s):
+    if not _does_without(s):
         call_at(policy_ints(s)[PLAN], s, NOBODY, NOBODY)
 
 
 def cancel(s: State, j: int, i: int) -> None:
     """Somebody else may be first now."""
-    if not queues_are_long(s):
+    if not _does_without(s):
         call_at(policy_ints(s)[PLAN], s, NOBODY, NOBODY)
     elif s.n_waiting > 0:
         turning.place_heads(s, j)
 
 
 @kernel
-def _make_use(s: State, j: int, server: int) -> None:
-    if queues_are_long(s):
+def _does_without(s: State) -> bool:
+    """Whether queues are very long, or there is no server, so that all is as without durations: then nobody has a reservation, wherever it was."""
+    long = queues_are_long(s)
+    if long:
         drop(s, RESERVATION)
+    return long
+
+
+@kernel
+def _make_use(s: State, j: int, server: int) -> None:
+    if _does_without(s):
         call_at(policy_ints(s)[MAKE_USE], s, server, j)
     else:
         policy_ints(s)[CLOCK] += 1
@@ -178,10 +192,16 @@ def choose_first(s: State) -> int:
     if s.n_servers > 1 and s.n_waiting > s.n_running:
         return NOBODY  # room is scarce, and a reservation leaves some of it idle
     oldest = line.first_in_line(s)
-    if s.last_sequence - sequence(s)[oldest] >= overdue_age(s, jobs(s)[oldest, TYPE]):
+    if s.last_sequence - sequence(s)[oldest] >= OVERDUE_LATER * overdue_age(s, jobs(s)[oldest, TYPE]):
         return oldest
-    i = line.most_urgent(s, largest_capacity(s), NOBODY, largest_capacity(s), np.inf)
-    return i if s.last_sequence - sequence(s)[i] >= mean_stay(s) else NOBODY
+    i = line.most_urgent(s, largest_capacity(s), NOBODY, largest_capacity(s), np.inf, long_wait(s))
+    return i if s.last_sequence - sequence(s)[i] >= STAYS * mean_stay(s) else NOBODY
+
+
+@kernel
+def long_wait(s: State) -> float:
+    """h, in arrivals."""
+    return max(1.0, LONG * policy_floats(s)[OVERDUE] * mean_stay(s))
 
 
 @kernel
@@ -198,9 +218,10 @@ def fill(s: State, server: int) -> None:
     if policy_ints(s)[SPOILS] and not reserved:
         _fill_tightly(s, server)
         return
-    until = reserved_at(s, RESERVATION) if reserved else np.inf
+    until, long = reserved_at(s, RESERVATION) if reserved else np.inf, long_wait(s)
     while s.n_waiting > 0:
-        i = line.most_urgent(s, free(s)[server], servers(s)[server, CLASS], spare(s, RESERVATION), until)
+        room, c = free(s)[server], servers(s)[server, CLASS]
+        i = line.most_urgent(s, room, c, spare(s, RESERVATION), until, long)
         if i < 0:
             return
         if reserved:
@@ -214,11 +235,11 @@ def _fill_tightly(s: State, server: int) -> None:
     """Start the filling of most worth, the most urgent jobs of each type first."""
     refresh_weights(s)
     best_filling(s, server)
-    n = next_waiting(s, 0)
+    n, long = next_waiting(s, 0), long_wait(s)
     while n >= 0:
         j = order(s)[0, n]
         for _ in range(choice(s)[1, j]):
-            start_job(s, line.most_urgent_of(s, j), server)
+            start_job(s, line.most_urgent_of(s, j, long), server)
         n = next_waiting(s, n + 1)
 
 
