@@ -2,7 +2,7 @@
 
 What two people must agree on beyond the document:
 
-- Urgency is a^1.5 (1 + (a / h)^4) * (largest share of the largest capacities) / (expected duration, at least 1e-12), a the arrivals since, h = max(1, .6 overdue * mean stay) when
+- Urgency is a (1 + (a / h)^4) * (largest share of the largest capacities) / (expected duration, at least 1e-12), a the arrivals since, h = max(1, .5 overdue * mean stay) when
   a first is chosen or a server begins to fill. Of equally urgent jobs the older one.
 - Of servers on which the reserved job can start equally early, the one with the lowest number.
 - After an event, in this order: the reserved job, or who becomes it, starts where it can; the reservation is searched anew if it is void; the server that has got room fills
@@ -44,11 +44,11 @@ class NaiveExpected(NaiveGuarded):
         share = max(self.shares(self.size[job]))
         waited = self.waited(job)
         square = (waited / self.long) ** 2
-        grown = waited * math.sqrt(waited) * (1.0 + square**2)
+        grown = waited * (1.0 + square**2)
         return grown * share / max(self.duration[job], 1e-12), -self.age[job]
 
     def look_at_waits(self) -> None:
-        self.long = max(1.0, 0.6 * self.overdue * self.mean_stay())
+        self.long = max(1.0, 0.5 * self.overdue * self.mean_stay())
 
     def start_job(self, job: Hashable, numbers: Any) -> None:
         self.urgent_first += self.waiting()[0] != job
@@ -132,7 +132,7 @@ class NaiveExpected(NaiveGuarded):
             self.too_many += 1
             return None
         oldest = self.waiting()[0]
-        if self.waited(oldest) >= 1.2 * self.overdue_age(oldest):
+        if self.waited(oldest) >= 1.1 * self.overdue_age(oldest):
             self.overdue_first += 1
             return oldest
         self.look_at_waits()

@@ -16,8 +16,6 @@ What is found depends on the jobs only, never on the layout of the tree: ties go
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -166,7 +164,7 @@ def oldest_harmless(
 def most_urgent(
     s: State, room: NDArray[np.int64], c: int, spare: NDArray[np.int64], until: float, long: float
 ) -> int:
-    """The job with the largest u = a^1.5 (1 + (a / long)^4) m / d, of those that fit the room, may run on servers of class c (-1: any), and are expected to end by `until`
+    """The job with the largest u = a (1 + (a / long)^4) m / d, of those that fit the room, may run on servers of class c (-1: any), and are expected to end by `until`
     or take no more than what is to spare; -1 where there is none. Only where each job is a leaf.
 
     a is how many have arrived since the job did, m the largest share that it takes of any resource of the largest servers, d its expected duration. Of equal
@@ -233,7 +231,7 @@ def _urgency(s: State, node: int, room: NDArray[np.int64], long: float) -> float
             share = max(share, min(high(s)[node, r], room[r]) / whole[r])
     waited = float(s.last_sequence - nodes(s)[node, OLDEST])
     square = (waited / long) * (waited / long)
-    return waited * math.sqrt(waited) * (1.0 + square * square) * share / max(shortest_time(s)[node], SHORTEST)
+    return waited * (1.0 + square * square) * share / max(shortest_time(s)[node], SHORTEST)
 
 
 @kernel

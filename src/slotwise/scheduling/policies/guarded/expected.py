@@ -2,7 +2,7 @@
 
 A job that has waited a, counted in arrivals, takes a share m of the largest server and is expected to run d, has the urgency
 
-    u = a^1.5 (1 + (a / h)^4) m / d,
+    u = a (1 + (a / h)^4) m / d,
 
 with h a long wait, LONG times the one that makes a job overdue without durations (`drains`). It grows with the wait: faster for short jobs, to which a wait matters
 more, and for large ones, which seldom find room; and very fast once the wait is longer than h, whatever the job is. The most urgent job, once it has
@@ -73,7 +73,7 @@ from slotwise.scheduling.state import (
 
 STAYS = 2.0
 """mean times in the system that a job waits before it may get a reservation"""
-LONG, OVERDUE_LATER = 0.6, 1.2
+LONG, OVERDUE_LATER = 0.5, 1.1
 """of the wait after which jobs are overdue without durations: when urgency begins to grow steeply, and when a job is overdue here"""
 
 
