@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slotwise.model import Scenario, load_scenario, parse_scenario
+from slotwise.model import Cluster, JobType, Scenario, ServerClass, load_scenario, parse_scenario
 from slotwise.scheduling.policies import make_policy
 from slotwise.scheduling.policies.guarded import drains, floors, memory, usable
 from slotwise.scheduling.scheduler import Scheduler
@@ -404,3 +404,20 @@ def test_a_turn_that_waits_for_a_very_long_job_is_given_up() -> None:
 def test_the_length_of_a_drain_is_a_harmonic_number() -> None:
     exact = np.cumsum(1.0 / np.arange(1, 501))
     assert max(abs(drains.harmonic(k) - exact[k - 1]) for k in range(1, 501)) < 0.01
+
+
+def test_nobody_starts_on_the_last_server_while_it_drains() -> None:
+    """Its reservation goes with it, also when room appears there and somebody else gives up."""
+    one = Cluster(resources=("units",), servers=(ServerClass(name="server", count=1, capacity=(10,)),))
+    types = [JobType(name=f"t{n}", demand=(n,)) for n in (6, 5, 4, 1)]
+    s = Scheduler(one, types, "guarded", durations="exact")
+    s.submit("six", "t6", duration=10.0, now=0.0)
+    s.submit("four", "t4", duration=20.0, now=0.0)
+    s.submit("reserved", "t5", duration=1.0, now=0.0)
+    for n in range(6):  # beside the reserved job there will be room for one of these
+        s.submit(f"small{n}", "t1", duration=50.0, now=1.0)
+    assert "keeps room for reserved" in str(s.explain_server("server-0"))
+    s.drain_server("server-0", now=2.0)
+    assert s.complete("six", now=3.0) == []
+    assert s.cancel("small0", now=4.0) == []
+    assert set(s.running) == {"four"}
