@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 
 from slotwise._kernel import kernel
-from slotwise.scheduling import line
+from slotwise.scheduling import line, linetree
 from slotwise.scheduling.memory import call_at
 from slotwise.scheduling.moves import reindex, start_job
 from slotwise.scheduling.policies.fitting import fits, set_job_need
@@ -28,7 +28,7 @@ from slotwise.scheduling.policies.guarded import turning
 from slotwise.scheduling.policies.guarded.drains import mean_stay, overdue_age
 from slotwise.scheduling.policies.guarded.fillings import best_filling, refresh_weights
 from slotwise.scheduling.policies.guarded.gains import notice_end, queues_are_long
-from slotwise.scheduling.policies.guarded.memory import CLOCK, MAKE_USE, PLAN, RESERVATION, SPOILS
+from slotwise.scheduling.policies.guarded.memory import CLOCK, MAKE_USE, OVERDUE, PLAN, RESERVATION, SPOILS
 from slotwise.scheduling.policies.guarded.placing import find_server
 from slotwise.scheduling.policies.guarded.usable import notice_use
 from slotwise.scheduling.policies.reservation import (
@@ -63,6 +63,7 @@ from slotwise.scheduling.state import (
     largest_capacity,
     need,
     order,
+    policy_floats,
     policy_ints,
     queues,
     sequence,
@@ -177,6 +178,8 @@ def choose_first(s: State) -> int:
     """The oldest job if it is overdue, else the most urgent one, if it has waited for as long as jobs are in the system; -1 where nobody has, or too many wait."""
     if s.n_servers > 1 and s.n_waiting > s.n_running:
         return NOBODY  # room is scarce, and a reservation leaves some of it idle
+    if s.last_sequence - linetree.oldest_born(s, s.last_sequence) < min(1.0, policy_floats(s)[OVERDUE]) * mean_stay(s):
+        return NOBODY  # nobody has waited for so long: who has just come need not be filed to know that
     oldest = line.first_in_line(s)
     if s.last_sequence - sequence(s)[oldest] >= overdue_age(s, jobs(s)[oldest, TYPE]):
         return oldest
@@ -233,6 +236,8 @@ def start_harmless(s: State, i: int) -> bool:
         return True
     server = find_server(s, jobs(s)[i, TYPE])
     if server >= 0 and server == reserved:
+        if s.n_places == 1:
+            return False
         _show(s, reserved, STALLED)  # look for another one
         server = find_server(s, jobs(s)[i, TYPE])
         _show(s, reserved, EMPTY)
