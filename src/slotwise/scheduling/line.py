@@ -34,6 +34,7 @@ from slotwise.scheduling.linetree import (
     promises,
     roots,
     shortest_time,
+    size_of,
     stack,
     type_of_group,
 )
@@ -51,6 +52,17 @@ def covered(size: NDArray[np.int64], room: NDArray[np.int64]) -> bool:
     """Whether the room has that much of everything."""
     for r in range(size.shape[0]):
         if size[r] > room[r]:
+            return False
+    return True
+
+
+@kernel
+def nobody_fits(s: State, room: NDArray[np.int64]) -> bool:
+    """Whether no waiting job can fit the room: it has less of something than the least that anybody asks for. Nobody is filed for it."""
+    if s.line_last >= 0 and covered(size_of(s, s.line_last), room):
+        return False
+    for g in range(s.n_line_groups):
+        if roots(s)[g] >= 0 and covered(low(s)[roots(s)[g]], room):
             return False
     return True
 

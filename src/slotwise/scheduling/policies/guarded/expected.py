@@ -36,6 +36,7 @@ from slotwise.scheduling.policies.reservation import (
     drop,
     holder,
     is_harmless,
+    put_off,
     reserve,
     reserved_at,
     reserved_server,
@@ -138,8 +139,13 @@ def make_plan(s: State, server: int, i: int) -> None:
             pass
     was, first = reserved_server(s, RESERVATION), _serve_first(s)
     new = first < 0 or not stands(s, RESERVATION, first)
+    nobody = s.n_places == 1 and s.n_waiting > 0 and line.nobody_fits(s, free(s)[0])
     if first >= 0 and new:
-        reserve(s, RESERVATION, first)
+        if nobody:
+            # nobody can start on the only server, whatever is reserved; when somebody can, the search finds the same as now, if all goes as expected until then
+            put_off(s, RESERVATION, first)
+        else:
+            reserve(s, RESERVATION, first)
     fill(s, server)
     now = reserved_server(s, RESERVATION)
     if new:
@@ -148,7 +154,7 @@ def make_plan(s: State, server: int, i: int) -> None:
             fill(s, was)
         if now != was and now != server:
             fill(s, now)
-    if i >= 0 and i != first and jobs(s)[i, SERVER] == WAITING:
+    if i >= 0 and i != first and not nobody and jobs(s)[i, SERVER] == WAITING:
         start_harmless(s, i)
     if s.n_stalled > 0:
         turning.look_at_turns(s)
@@ -195,6 +201,7 @@ def fill(s: State, server: int) -> None:
         or server < 0
         or servers(s)[server, STATUS] != PRESENT
         or servers(s)[server, MODE] == STALLED
+        or line.nobody_fits(s, free(s)[server])
     ):
         return
     reserved = server == reserved_server(s, RESERVATION)
