@@ -57,6 +57,8 @@ from slotwise.scheduling.view import View
 NOBODY = -1
 FOR, JOB, ON = 0, 1, 2
 """for whom it is, by the order of arrival and by job number, and on which server"""
+LATER = np.nan
+"""in place of t*: the search was put off"""
 FEW = 64
 """running jobs of a server that are sorted by their ends in one go; of more, ends are tried one by one"""
 
@@ -89,7 +91,7 @@ def reserved_server(s: State, place: int) -> int:
 
 @kernel
 def reserved_at(s: State, place: int) -> float:
-    """t*."""
+    """t*; LATER where the search was put off."""
     return float(float_field(s, place + 1)[0])
 
 
@@ -125,23 +127,37 @@ def stands(s: State, place: int, i: int) -> bool:
 
 @kernel
 def put_off(s: State, place: int, i: int) -> None:
-    """There is a reservation for job i, but l* and t* are found when somebody asks."""
-    plan = int_field(s, place)
+    """Reserve the only server for job i, whose demand is in need(s); t* and what is to spare are found when somebody asks."""
+    plan, possible = int_field(s, place), _could_hold(s, 0)
     s.off_schedule = 0
-    plan[FOR], plan[JOB] = sequence(s)[i], i
-    void(s, place)
+    plan[FOR], plan[JOB], plan[ON] = sequence(s)[i], i, 0 if possible else NOBODY
+    float_field(s, place + 1)[0] = LATER if possible else np.inf
+
+
+@kernel
+def is_put_off(s: State, place: int) -> bool:
+    """Whether t* is still to be found."""
+    return holder(s, place) >= 0 and bool(np.isnan(reserved_at(s, place)))
 
 
 @kernel
 def settle(s: State, place: int) -> None:
     """Find what was put off. What has not gone as expected since stays noted, so that looking changes nothing."""
-    i, noted = holder(s, place), s.off_schedule
-    if i >= 0 and reserved_at(s, place) == -np.inf:
+    if is_put_off(s, place):
+        i, noted = holder(s, place), s.off_schedule
         s.need_type = jobs(s)[i, TYPE]
         for r in range(s.n_resources):
             need(s)[r] = takes(s, i, r)
         reserve(s, place, i)
         s.off_schedule = noted
+
+
+@kernel
+def _could_hold(s: State, server: int) -> bool:
+    """Whether the server takes jobs, and could hold need(s) if it were empty."""
+    row = servers(s)[server]
+    takes_jobs = row[STATUS] == PRESENT and row[MODE] != STALLED
+    return bool(takes_jobs and fitindex.may_hold(s, row[CLASS]) and line.covered(need(s), capacity(s)[row[CLASS]]))
 
 
 @kernel
@@ -152,10 +168,7 @@ def reserve(s: State, place: int, i: int) -> None:
     plan[FOR], plan[JOB], plan[ON] = sequence(s)[i], i, NOBODY
     at[0] = np.inf
     for server in range(s.n_places):
-        row = servers(s)[server]
-        c = row[CLASS]
-        takes_jobs = row[STATUS] == PRESENT and row[MODE] != STALLED
-        if takes_jobs and fitindex.may_hold(s, c) and line.covered(need(s), capacity(s)[c]):
+        if _could_hold(s, server):
             when = earliest(s, place, server, at[0])
             if when < at[0]:
                 at[0] = when
@@ -303,7 +316,7 @@ def learnt(store: Store, place: int, names: Names) -> dict[str, Any]:
     if i < 0 or store.arrays["jobs"][i, SERVER] != WAITING or store.sequence[i] != born:
         return {}
     at = float(store.values_of(place + 1)[0])
-    if store.state.off_schedule or at == -np.inf:
+    if store.state.off_schedule or np.isnan(at):
         return {"for": born}
     server = dict(zip(names.server_rows, names.servers, strict=True)).get(on)
     left = dict(zip(names.resources, store.values_of(place + 2).tolist(), strict=True))
