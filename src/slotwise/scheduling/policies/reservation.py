@@ -235,12 +235,8 @@ def earliest(s: State, place: int, server: int, limit: float) -> float:
     """The first end of a job on the server, before the limit, at which need(s) fits; infinity where none is. What is free then is in _room_then."""
     if servers(s)[server, COUNT] > FEW:
         return _earliest_of_many(s, place, server, limit)
-    ends, ending, room, soon = (
-        float_field(s, place + 3),
-        int_field(s, place + 4),
-        _room_then(s, place),
-        next_moment(s),
-    )
+    ends, ending, room = float_field(s, place + 3), int_field(s, place + 4), _room_then(s, place)
+    soon = next_moment(s)
     n, i = 0, chains(s)[server, FIRST_JOB]
     while i >= 0:
         end = expected_end(s, i, soon)

@@ -184,9 +184,8 @@ def choose_first(s: State) -> int:
     """The oldest job if it is overdue, else the most urgent one, if it has waited for as long as jobs are in the system; -1 where nobody has, or too many wait."""
     if s.n_servers > 1 and s.n_waiting > s.n_running:
         return NOBODY  # room is scarce, and a reservation leaves some of it idle
-    if s.last_sequence - linetree.oldest_born(s, s.last_sequence) < min(1.0, policy_floats(s)[OVERDUE]) * mean_stay(
-        s
-    ):
+    longest = s.last_sequence - linetree.oldest_born(s, s.last_sequence)
+    if longest < min(1.0, policy_floats(s)[OVERDUE]) * mean_stay(s):
         return NOBODY  # nobody has waited for so long: who has just come need not be filed to know that
     oldest = line.first_in_line(s)
     if s.last_sequence - sequence(s)[oldest] >= overdue_age(s, jobs(s)[oldest, TYPE]):
