@@ -34,6 +34,7 @@ class NaiveExpected(NaiveGuarded):
         self.on, self.at, self.spare = -1, -math.inf, [0]
         self.off_schedule, self.long = False, 1.0
         self.reserved = self.too_many = self.stood = self.harmless_starts = self.tight = self.urgent_first = 0
+        self.put_off = 0  # how often the other one has put the search for a reservation off
 
     # -- urgency ----------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from instances import ALL_EVENTS, Events, perform, random_instance, still_waiting
+from instances import ALL_EVENTS, Events, Instance, perform, random_instance, still_waiting
 from naive_expected import NaiveExpected
 from test_naive_guarded import beside, naive_step
 
@@ -50,12 +50,23 @@ def test_the_core_places_as_the_naive_one_does(options: dict[str, Any], actual: 
     assert sum(run.overdue_first for run in runs) > RUNS / 20 or not options, "nobody is overdue"
 
 
-def same(policy: Any, seed: int, actual: float) -> NaiveExpected:
+def test_the_search_for_a_reservation_on_the_only_server_is_put_off_and_finds_the_same() -> None:
+    policy = make_policy("guarded", durations="exact")
+    runs = [same(policy, seed, 0.5 * (seed % 2), alone=True) for seed in range(RUNS)]
+    assert sum(run.put_off for run in runs) > RUNS / 4, "no search is put off"
+
+
+def same(policy: Any, seed: int, actual: float, alone: bool = False) -> NaiveExpected:
     rng = random.Random(f"expected {seed}")
-    instance = random_instance(rng)
+    instance = random_instance(rng, alike=alone)
+    if alone:
+        one = instance.cluster.servers[0].model_copy(update={"count": 1})
+        instance = Instance(instance.cluster.model_copy(update={"servers": (one,)}), instance.types)
     scheduler = Scheduler(instance.cluster, instance.types, policy, seed=seed)
     naive, kinds, types = beside(NaiveExpected, scheduler, seed)
     weights = ALL_EVENTS | {"submit": rng.choice([40, 55]), "join": rng.choice([1, 4])}
+    if alone:
+        weights |= {"join": 0, "drain": 1, "remove": 0, "fail": 0}
     events = OnTime(rng, instance, actual=actual, weights=weights, durations=True)
     waiting: list[Any] = []
     for _ in range(LENGTH):
@@ -67,6 +78,10 @@ def same(policy: Any, seed: int, actual: float) -> NaiveExpected:
         naive_step(naive, event, scheduler, kinds, types, numbers)
         assert naive.told == [], f"seed {seed}: {event} starts less"
         waiting = still_waiting(waiting, event, placements, requeued)
+        if reservation.is_put_off(scheduler._state, memory.RESERVATION):
+            naive.put_off += 1
+            if rng.random() < 0.5:
+                continue  # what is found later must be the same
         agree_on_reservation(naive, scheduler, f"seed {seed}: {event}")
     assert scheduler._state.stalls == 0
     return naive
@@ -74,6 +89,7 @@ def same(policy: Any, seed: int, actual: float) -> NaiveExpected:
 
 def agree_on_reservation(naive: NaiveExpected, scheduler: Scheduler, where: str) -> None:
     state = scheduler._state
+    reservation.settle(state, memory.RESERVATION)
     i = reservation.holder(state, memory.RESERVATION)
     first = scheduler._register.job_of[i] if i >= 0 else None
     assert first == (naive.first if naive.first in naive.waiting() else None), where

@@ -6,11 +6,10 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from slotwise.cli.compiling import shown
 from slotwise.cli.completing import scenario_names
@@ -18,6 +17,9 @@ from slotwise.errors import InputError
 from slotwise.model import Scenario
 from slotwise.simulation.choice import Choice
 from slotwise.simulation.engines import OnProgress
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 ScenarioArgument = Annotated[
     str,
@@ -79,6 +81,28 @@ SHOW_AFTER = 1.0
 def progress() -> Iterator[OnProgress]:
     """A callback that shows how far the work is, on standard error and only if it takes a while."""
     begun = time.monotonic()
+    display: Progress | None = None
+
+    def report(share: float, policy: str) -> None:
+        nonlocal display
+        if time.monotonic() - begun > SHOW_AFTER:
+            if display is None:
+                display = _display()
+                display.start()
+            display.update(display.task_ids[0], completed=share, description=policy)
+
+    try:
+        with shown():
+            yield report
+    finally:
+        if display is not None:
+            display.stop()
+
+
+def _display() -> Progress:
+    """What short runs need not import."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
     display = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -87,20 +111,8 @@ def progress() -> Iterator[OnProgress]:
         console=messages,
         transient=True,
     )
-    bar = display.add_task("simulating", total=1.0)
-
-    def report(share: float, policy: str) -> None:
-        if time.monotonic() - begun > SHOW_AFTER:
-            if not display.live.is_started:
-                display.start()
-            display.update(bar, completed=share, description=policy)
-
-    try:
-        with shown():
-            yield report
-    finally:
-        if display.live.is_started:
-            display.stop()
+    display.add_task("simulating", total=1.0)
+    return display
 
 
 def say(text: str) -> None:

@@ -16,7 +16,7 @@ FOLDED = 16
 """the least width of a column whose text may be folded, where there is room"""
 LEAST = 8
 """and where there is not"""
-_MEASURE = Console(width=1000)
+_MEASURE = Console(width=1000, emoji=False)
 
 
 class Clean:
@@ -32,7 +32,7 @@ class Clean:
 
 def show(renderable: RenderableType | Callable[[int], RenderableType]) -> None:
     """Print it on standard output; what depends on the width of the terminal is a function of it."""
-    console = Console()
+    console = Console(emoji=False)  # names are shown as they are, and no list of all emoji is loaded
     console.print(Clean(renderable(console.width) if callable(renderable) else renderable))
 
 

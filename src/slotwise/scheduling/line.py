@@ -34,6 +34,7 @@ from slotwise.scheduling.linetree import (
     promises,
     roots,
     shortest_time,
+    size_of,
     stack,
     type_of_group,
 )
@@ -51,6 +52,17 @@ def covered(size: NDArray[np.int64], room: NDArray[np.int64]) -> bool:
     """Whether the room has that much of everything."""
     for r in range(size.shape[0]):
         if size[r] > room[r]:
+            return False
+    return True
+
+
+@kernel
+def nobody_fits(s: State, room: NDArray[np.int64]) -> bool:
+    """Whether no waiting job can fit the room: it has less of something than the least that anybody asks for. Nobody is filed for it."""
+    if s.line_last >= 0 and covered(size_of(s, s.line_last), room):
+        return False
+    for g in range(s.n_line_groups):
+        if roots(s)[g] >= 0 and covered(low(s)[roots(s)[g]], room):
             return False
     return True
 
@@ -170,30 +182,39 @@ def most_urgent(
     a is how many have arrived since the job did, m the largest share that it takes of any resource of the largest servers, d its expected duration. Of equal
     ones the oldest. No job below a node has more than the largest m and a and the least d there."""
     file_last(s)
-    rows, lows, todo, promise = nodes(s), low(s), stack(s), promises(s)
-    best, most, n = NOBODY, 0.0, _roots_for(s, c)
-    for k in range(n):
-        promise[k, 0] = _urgency(s, todo[k], room, long)
+    rows, todo, promise = nodes(s), stack(s), promises(s)
+    best, most, n = NOBODY, 0.0, 0
+    for k in range(_roots_for(s, c)):
+        if _may_start(s, todo[k], room, spare, until):
+            todo[n], promise[n, 0] = todo[k], _urgency(s, todo[k], room, long)
+            n += 1
     while n > 0:
         n -= 1
         node, this = todo[n], promise[n, 0]
         if best >= 0 and not _beats(this, 0.0, rows[node, OLDEST], most, 0.0, rows[best, OLDEST]):
             continue
-        if not covered(lows[node], room):
-            continue
-        if s.now + shortest_time(s)[node] > until and not covered(lows[node], spare):
-            continue
         if rows[node, LEVEL] < 0:
             best, most = node, this
             continue
+        # urgencies, which take divisions, only of children in which somebody may start
         a, b = rows[node, LEFT], rows[node, RIGHT]
-        first, second = _urgency(s, a, room, long), _urgency(s, b, room, long)
-        if first > second:
-            a, b, first, second = b, a, second, first
-        todo[n], promise[n, 0] = a, first
-        todo[n + 1], promise[n + 1, 0] = b, second
-        n += 2
+        if _may_start(s, a, room, spare, until):
+            todo[n], promise[n, 0] = a, _urgency(s, a, room, long)
+            n += 1
+        if _may_start(s, b, room, spare, until):
+            todo[n], promise[n, 0] = b, _urgency(s, b, room, long)
+            n += 1
+            if n > 1 and todo[n - 2] == a and promise[n - 2, 0] > promise[n - 1, 0]:
+                todo[n - 1], todo[n - 2] = a, b
+                promise[n - 1, 0], promise[n - 2, 0] = promise[n - 2, 0], promise[n - 1, 0]
     return int(rows[best, LEFT]) if best >= 0 else NOBODY
+
+
+@kernel
+def _may_start(s: State, node: int, room: NDArray[np.int64], spare: NDArray[np.int64], until: float) -> bool:
+    """Whether some job below the node may fit the room, and end by `until` or take no more than what is to spare; for a leaf, whether its job does."""
+    size = low(s)[node]
+    return covered(size, room) and (s.now + shortest_time(s)[node] <= until or covered(size, spare))
 
 
 @kernel

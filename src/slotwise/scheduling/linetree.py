@@ -129,7 +129,7 @@ def oldest_born(s: State, never: int) -> int:
 
 
 @kernel
-def _size(s: State, i: int) -> NDArray[np.int64]:
+def size_of(s: State, i: int) -> NDArray[np.int64]:
     """What job i asks for."""
     return job_demand(s)[i] if s.actual else demand(s)[jobs(s)[i, TYPE]]
 
@@ -168,7 +168,7 @@ def _side(s: State, axis: int, bit: int, size: NDArray[np.int64], tie: int) -> i
 @kernel
 def insert(s: State, i: int) -> None:
     """File a waiting job."""
-    rows, size, tie = nodes(s), _size(s, i), _tie(s, i)
+    rows, size, tie = nodes(s), size_of(s, i), _tie(s, i)
     g = group_of_type(s)[jobs(s)[i, TYPE]]
     node = roots(s)[g]
     if node < 0:

@@ -37,8 +37,8 @@ FIRST_CHUNK = 1_024
 SERVER_EVENTS = 256
 """as many are drawn ahead"""
 DEFAULT_EVENTS = 200_000
-MOST_ROOM = 4_000_000
-"""for jobs, to begin with; there will be more where it is needed"""
+FIRST_ROOM, MOST_ROOM = 1_024, 4_000_000
+"""for jobs, to begin with, at least and at most; there will be more where it is needed, but making it takes as long as hundreds of events"""
 WORKLOAD, SERVERS, RESIDUALS = 0, 2, 4
 """which child of a replication's seed is for what; 1 and 3 are the policy's and its clock's (`chance`)"""
 
@@ -131,8 +131,7 @@ def make_store(task: Task, max_servers: int, *, servers_change: bool = False) ->
         mean_service=jobs.mean_service,
         rates=jobs.rates,
         counts=[server.count for server in scenario.cluster.servers],
-        max_jobs=int(min(1.2 * jobs.mean_in_service, MOST_ROOM))
-        + 32
+        max_jobs=int(max(FIRST_ROOM, min(1.2 * jobs.mean_in_service, MOST_ROOM)))
         + (task.start.n_jobs if task.start is not None else 0),
         alike=jobs.alike and task.start is None,
         servers_change=servers_change,

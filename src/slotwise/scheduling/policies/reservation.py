@@ -8,7 +8,7 @@ Another job does not delay it on any server but l*; nor on l*, if it is expected
 
 The reservation stands while everything goes as expected. A job that ends at another time than expected, a server that comes or
 goes, or t* passing by make it void, and it is searched anew over all servers. A job that outlives its estimate is expected to end at
-any moment.
+any moment. A policy may put the search off while nobody could start whatever it finds (`put_off`, `settle`).
 
 A policy has it in its memory (`declare`), and names it by its place there.
 """
@@ -27,6 +27,7 @@ from slotwise.scheduling.policymemory import Memory
 from slotwise.scheduling.reasons import Because, Reason
 from slotwise.scheduling.state import (
     CLASS,
+    COUNT,
     FIRST_JOB,
     MODE,
     NEXT,
@@ -56,6 +57,10 @@ from slotwise.scheduling.view import View
 NOBODY = -1
 FOR, JOB, ON = 0, 1, 2
 """for whom it is, by the order of arrival and by job number, and on which server"""
+LATER = np.nan
+"""in place of t*: the search was put off"""
+FEW = 64
+"""running jobs of a server that are sorted by their ends in one go; of more, ends are tried one by one"""
 
 
 def declare(memory: Memory) -> int:
@@ -63,6 +68,9 @@ def declare(memory: Memory) -> int:
     place = memory.counts("reservation", per=3, kept=False, start=NOBODY)
     memory.numbers("reserved_at", per=1, kept=False)
     memory.counts("spare", per="resource", kept=False)
+    memory.numbers("ends", per=FEW, kept=False)
+    memory.counts("ending", per=FEW, kept=False)
+    memory.counts("room_then", per="resource", kept=False)
     return place
 
 
@@ -83,7 +91,7 @@ def reserved_server(s: State, place: int) -> int:
 
 @kernel
 def reserved_at(s: State, place: int) -> float:
-    """t*."""
+    """t*; LATER where the search was put off."""
     return float(float_field(s, place + 1)[0])
 
 
@@ -91,6 +99,12 @@ def reserved_at(s: State, place: int) -> float:
 def spare(s: State, place: int) -> NDArray[np.int64]:
     """(R,): what stays free on l* beside the reserved job at t*."""
     return int_field(s, place + 2)
+
+
+@kernel
+def _room_then(s: State, place: int) -> NDArray[np.int64]:
+    """(R,): what is free on the server that was last looked at, at the time that was found for it."""
+    return int_field(s, place + 5)
 
 
 @kernel
@@ -112,6 +126,41 @@ def stands(s: State, place: int, i: int) -> bool:
 
 
 @kernel
+def put_off(s: State, place: int, i: int) -> None:
+    """Reserve the only server for job i, whose demand is in need(s); t* and what is to spare are found when somebody asks."""
+    plan, possible = int_field(s, place), _could_hold(s, 0)
+    s.off_schedule = 0
+    plan[FOR], plan[JOB], plan[ON] = sequence(s)[i], i, 0 if possible else NOBODY
+    float_field(s, place + 1)[0] = LATER if possible else np.inf
+
+
+@kernel
+def is_put_off(s: State, place: int) -> bool:
+    """Whether t* is still to be found."""
+    return holder(s, place) >= 0 and bool(np.isnan(reserved_at(s, place)))
+
+
+@kernel
+def settle(s: State, place: int) -> None:
+    """Find what was put off. What has not gone as expected since stays noted, so that looking changes nothing."""
+    if is_put_off(s, place):
+        i, noted = holder(s, place), s.off_schedule
+        s.need_type = jobs(s)[i, TYPE]
+        for r in range(s.n_resources):
+            need(s)[r] = takes(s, i, r)
+        reserve(s, place, i)
+        s.off_schedule = noted
+
+
+@kernel
+def _could_hold(s: State, server: int) -> bool:
+    """Whether the server takes jobs, and could hold need(s) if it were empty."""
+    row = servers(s)[server]
+    takes_jobs = row[STATUS] == PRESENT and row[MODE] != STALLED
+    return bool(takes_jobs and fitindex.may_hold(s, row[CLASS]) and line.covered(need(s), capacity(s)[row[CLASS]]))
+
+
+@kernel
 def reserve(s: State, place: int, i: int) -> None:
     """Find l* and t* for job i, whose demand is in need(s)."""
     plan, at = int_field(s, place), float_field(s, place + 1)
@@ -119,16 +168,16 @@ def reserve(s: State, place: int, i: int) -> None:
     plan[FOR], plan[JOB], plan[ON] = sequence(s)[i], i, NOBODY
     at[0] = np.inf
     for server in range(s.n_places):
-        row = servers(s)[server]
-        c = row[CLASS]
-        takes_jobs = row[STATUS] == PRESENT and row[MODE] != STALLED
-        if takes_jobs and fitindex.may_hold(s, c) and line.covered(need(s), capacity(s)[c]):
-            when = earliest(s, server, at[0])
+        if _could_hold(s, server):
+            when = earliest(s, place, server, at[0])
             if when < at[0]:
                 at[0] = when
                 plan[ON] = server
-    for r in range(s.n_resources):
-        spare(s, place)[r] = free_at(s, plan[ON], at[0], r) - need(s)[r] if plan[ON] >= 0 else 0
+                for r in range(s.n_resources):
+                    spare(s, place)[r] = _room_then(s, place)[r] - need(s)[r]
+    if plan[ON] < 0:
+        for r in range(s.n_resources):
+            spare(s, place)[r] = 0
 
 
 @kernel
@@ -165,7 +214,7 @@ def next_moment(s: State) -> float:
 
 @kernel
 def takes(s: State, i: int, r: int) -> int:
-    """What running job i takes of a resource."""
+    """What job i takes of a resource, or would take."""
     return int(job_demand(s)[i, r] if s.actual else demand(s)[jobs(s)[i, TYPE], r])
 
 
@@ -182,11 +231,37 @@ def free_at(s: State, server: int, when: float, r: int) -> int:
 
 
 @kernel
-def earliest(s: State, server: int, limit: float) -> float:
-    """The first end of a job on the server, before the limit, at which need(s) fits; infinity where none is.
+def earliest(s: State, place: int, server: int, limit: float) -> float:
+    """The first end of a job on the server, before the limit, at which need(s) fits; infinity where none is. What is free then is in _room_then."""
+    if servers(s)[server, COUNT] > FEW:
+        return _earliest_of_many(s, place, server, limit)
+    ends, ending, room = float_field(s, place + 3), int_field(s, place + 4), _room_then(s, place)
+    soon = next_moment(s)
+    n, i = 0, chains(s)[server, FIRST_JOB]
+    while i >= 0:
+        end = expected_end(s, i, soon)
+        if end < limit:
+            k = n
+            while k > 0 and ends[k - 1] > end:
+                ends[k], ending[k] = ends[k - 1], ending[k - 1]
+                k -= 1
+            ends[k], ending[k] = end, i
+            n += 1
+        i = jobs(s)[i, NEXT]
+    for r in range(s.n_resources):
+        room[r] = free(s)[server, r]
+    for k in range(n):
+        for r in range(s.n_resources):
+            room[r] += takes(s, ending[k], r)
+        if (k + 1 == n or ends[k + 1] > ends[k]) and line.covered(need(s), room):
+            return float(ends[k])
+    return np.inf
 
-    Room only grows as jobs end. So one of the ends that may be the first is tried, and either those after it or those before it, with itself, are
-    out: with n jobs that is log n times in the mean."""
+
+@kernel
+def _earliest_of_many(s: State, place: int, server: int, limit: float) -> float:
+    """The same without sorting. Room only grows as jobs end. So one of the ends that may be the first is tried, and either those after it or those before
+    it, with itself, are out: with n jobs that is log n times in the mean."""
     too_early, late, found, soon = -np.inf, limit, np.inf, next_moment(s)
     when = soon if soon < limit else np.inf
     while when < np.inf:
@@ -211,11 +286,14 @@ def earliest(s: State, server: int, limit: float) -> float:
         else:
             too_early = when
             when = after
+    for r in range(s.n_resources):
+        _room_then(s, place)[r] = free_at(s, server, found, r)
     return found
 
 
 def why_waits(view: View, place: int, i: int) -> Because | None:
     """Whether it is for the reservation that job i waits: it is another's, and some server has room for i."""
+    settle(view.store.state, place)
     first = holder(view.store.state, place)
     if first in (NOBODY, i) or view.no_room(i) is not None:
         return None
@@ -226,6 +304,7 @@ def why_waits(view: View, place: int, i: int) -> Because | None:
 def describe(view: View, place: int, server: int) -> tuple[Because, ...]:
     """What there is to say of the server: that it is reserved, or nothing."""
     state = view.store.state
+    settle(state, place)
     first = holder(state, place)
     if first < 0 or reserved_server(state, place) != server:
         return ()
@@ -233,14 +312,14 @@ def describe(view: View, place: int, server: int) -> tuple[Because, ...]:
 
 
 def learnt(store: Store, place: int, names: Names) -> dict[str, Any]:
-    """The reservation as plain data; where all has not gone as expected it only says for whom it is."""
+    """The reservation as plain data; where all has not gone as expected, or the search was put off, it only says for whom it is."""
     born, i, on = store.values_of(place).tolist()
     if i < 0 or store.arrays["jobs"][i, SERVER] != WAITING or store.sequence[i] != born:
         return {}
-    if store.state.off_schedule:
+    at = float(store.values_of(place + 1)[0])
+    if store.state.off_schedule or np.isnan(at):
         return {"for": born}
     server = dict(zip(names.server_rows, names.servers, strict=True)).get(on)
-    at = float(store.values_of(place + 1)[0])
     left = dict(zip(names.resources, store.values_of(place + 2).tolist(), strict=True))
     return {"for": born, "server": server, "at": at if np.isfinite(at) else None, "spare": left}
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 
 from slotwise._kernel import kernel
-from slotwise.scheduling import line
+from slotwise.scheduling import line, linetree
 from slotwise.scheduling.memory import call_at
 from slotwise.scheduling.moves import reindex, start_job
 from slotwise.scheduling.policies.fitting import fits, set_job_need
@@ -37,6 +37,7 @@ from slotwise.scheduling.policies.reservation import (
     drop,
     holder,
     is_harmless,
+    put_off,
     reserve,
     reserved_at,
     reserved_server,
@@ -151,8 +152,13 @@ def make_plan(s: State, server: int, i: int) -> None:
             pass
     was, first = reserved_server(s, RESERVATION), _serve_first(s)
     new = first < 0 or not stands(s, RESERVATION, first)
+    nobody = s.n_places == 1 and s.n_waiting > 0 and line.nobody_fits(s, free(s)[0])
     if first >= 0 and new:
-        reserve(s, RESERVATION, first)
+        if nobody:
+            # nobody can start on the only server, whatever is reserved; when somebody can, the search finds the same as now, if all goes as expected until then
+            put_off(s, RESERVATION, first)
+        else:
+            reserve(s, RESERVATION, first)
     fill(s, server)
     now = reserved_server(s, RESERVATION)
     if new:
@@ -161,7 +167,7 @@ def make_plan(s: State, server: int, i: int) -> None:
             fill(s, was)
         if now != was and now != server:
             fill(s, now)
-    if i >= 0 and i != first and jobs(s)[i, SERVER] == WAITING:
+    if i >= 0 and i != first and not nobody and jobs(s)[i, SERVER] == WAITING:
         start_harmless(s, i)
     if s.n_stalled > 0:
         turning.look_at_turns(s)
@@ -191,6 +197,9 @@ def choose_first(s: State) -> int:
     """The oldest job if it is overdue, else the most urgent one, if it has waited for as long as jobs are in the system; -1 where nobody has, or too many wait."""
     if s.n_servers > 1 and s.n_waiting > s.n_running:
         return NOBODY  # room is scarce, and a reservation leaves some of it idle
+    longest = s.last_sequence - linetree.oldest_born(s, s.last_sequence)
+    if longest < min(STAYS, OVERDUE_LATER * policy_floats(s)[OVERDUE]) * mean_stay(s):
+        return NOBODY  # nobody has waited for so long: who has just come need not be filed to know that
     oldest = line.first_in_line(s)
     if s.last_sequence - sequence(s)[oldest] >= OVERDUE_LATER * overdue_age(s, jobs(s)[oldest, TYPE]):
         return oldest
@@ -212,6 +221,7 @@ def fill(s: State, server: int) -> None:
         or server < 0
         or servers(s)[server, STATUS] != PRESENT
         or servers(s)[server, MODE] == STALLED
+        or line.nobody_fits(s, free(s)[server])
     ):
         return
     reserved = server == reserved_server(s, RESERVATION)
@@ -254,6 +264,8 @@ def start_harmless(s: State, i: int) -> bool:
         return True
     server = find_server(s, jobs(s)[i, TYPE])
     if server >= 0 and server == reserved:
+        if s.n_places == 1:
+            return False
         _show(s, reserved, STALLED)  # look for another one
         server = find_server(s, jobs(s)[i, TYPE])
         _show(s, reserved, EMPTY)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from slotwise._kernel import kernel
 from slotwise.scheduling import fitindex
+from slotwise.scheduling.policies.fitting import fits
 from slotwise.scheduling.policies.guarded.fillings import by_type, refresh_weights, set_room
 from slotwise.scheduling.policies.guarded.gains import lasting
 from slotwise.scheduling.policies.guarded.memory import SPOILS
@@ -60,7 +61,7 @@ FEW = 32
 @kernel
 def find_server(s: State, j: int) -> int:
     """The packing server on which a job of type j, whose demand is in need(s), costs others least; -1 where it fits nowhere."""
-    winner = fitindex.best(s, need(s))
+    winner = fitindex.best(s, need(s)) if s.n_places > 1 else _only_server(s)
     if winner < 0:
         return winner
     if s.actual and by_type(s):
@@ -69,7 +70,7 @@ def find_server(s: State, j: int) -> int:
             if need(s)[r] < demand(s)[j, r]:
                 return -1
         return winner
-    if not policy_ints(s)[SPOILS]:
+    if not policy_ints(s)[SPOILS] or s.n_places == 1:
         return winner
     refresh_weights(s)
     larger, c = _larger_waits(s, j), servers(s)[winner, CLASS]
@@ -110,6 +111,14 @@ def find_server(s: State, j: int) -> int:
                     winner, least = one, here
             g = fitindex.group_after(s, g, columns)
     return winner
+
+
+@kernel
+def _only_server(s: State) -> int:
+    """What `fitindex.best` finds where there is but one server, as in the log of a parallel machine: that one if it takes jobs and has room, else -1."""
+    if chains(s)[0, GROUP] >= 0 and fits(s, 0, need(s)):
+        return 0
+    return -1
 
 
 @kernel
