@@ -36,7 +36,7 @@ from slotwise.scheduling.policies.guarded.drains import (
     notice_queue,
     serve_overdue,
 )
-from slotwise.scheduling.policies.guarded.fillings import best_filling, by_type, refresh_weights
+from slotwise.scheduling.policies.guarded.fillings import best_filling, by_type, held_weight, refresh_weights
 from slotwise.scheduling.policies.guarded.floors import holders, release_slot, release_slots, serve_floors
 from slotwise.scheduling.policies.guarded.gains import notice_arrival, notice_end
 from slotwise.scheduling.policies.guarded.memory import (
@@ -83,7 +83,6 @@ from slotwise.scheduling.state import (
     queues,
     running,
     servers,
-    weight,
 )
 from slotwise.scheduling.weights import best_above, best_configuration, best_weight, holds_within
 
@@ -328,15 +327,6 @@ def lose(s: State, server: int, short: float) -> float:
     row[LOST] += row[SHORT] * (clock - row[SINCE])
     row[SHORT], row[SINCE] = short, clock
     return float(row[LOST])
-
-
-@kernel
-def held_weight(s: State, server: int) -> float:
-    """f(k, W) of what the server holds."""
-    total = 0.0
-    for j in range(s.n_types):
-        total += weight(s)[j] * running(s)[server, j]
-    return total
 
 
 @kernel
