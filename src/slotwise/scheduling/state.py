@@ -132,6 +132,7 @@ class State:
     # the listed candidates
     listed_best: float  # the most that one weighs, by the last question
     follow_limit: int  # with so many waiting sums may be too large to follow
+    half_limit: int  # and to follow in 16 bits
     # addresses
     at_jobs: int
     at_job_demand: int
@@ -163,6 +164,9 @@ class State:
     at_sums: int
     at_peaks: int
     at_followed: int
+    at_half_sums: int
+    at_half_peaks: int
+    at_half_followed: int
     at_first_columns: int
     at_columns: int
     at_column_rows: int

@@ -488,6 +488,7 @@ class Store:
         s, most = self.state, max((int(table.sum(axis=1).max(initial=0)) for table in tables), default=0)
         if most:
             s.hook_follow, s.follow_limit = late(followed.follow), followed.LARGEST // most
+            s.half_limit = followed.LARGEST_HALF // most
         laid = followed.lay_out(tables)
         about[: len(tables), SUMS_START] = laid.starts
         s.n_block = followed.BLOCK
@@ -495,8 +496,10 @@ class Store:
         s.n_column_rows, s.n_tops = len(laid.column_rows), len(laid.tops)
         for name in ("sums", "first_columns", "columns", "column_rows", "first_tops", "tops"):
             self.put(name, getattr(laid, name))
-        self.put("peaks", np.zeros(s.n_sums, np.int64))
-        self.put("followed", np.zeros((s.n_classes, s.n_types), np.int64))
+        self.put("half_sums", laid.sums.astype(np.int16))
+        for half, kind in (("", np.int32), ("half_", np.int16)):
+            self.put(f"{half}peaks", np.zeros(s.n_sums, kind))
+            self.put(f"{half}followed", np.zeros((s.n_classes, s.n_types), np.int64))
 
     def _crowd(self, solver: Solver) -> float:
         """The most jobs on a server, for a bound on its best weight; 0 where no bound is worth it: all candidates are looked at as
