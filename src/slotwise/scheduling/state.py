@@ -87,6 +87,8 @@ class State:
     keeps_free: int
     keeps_fit: int
     keeps_tree: int
+    files_late: int  # at a completion the indexes are told when the policy is done: until then it does not ask them
+    unfiled: int  # the server of which they are still to be told, plus 1; 0: none
     keeps_lists: int
     keeps_times: int
     keeps_use: int

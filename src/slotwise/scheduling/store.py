@@ -15,6 +15,7 @@ from slotwise.packing import Solver, Space, make_solver
 from slotwise.packing.kernels import TABLE
 from slotwise.scheduling import bitmap, chance, firsttree, fitindex, followed, linetree
 from slotwise.scheduling.hooks import Hook, late
+from slotwise.scheduling.memory import call_at
 from slotwise.scheduling.moves import reindex
 from slotwise.scheduling.policy import Policy
 from slotwise.scheduling.policymemory import Columns, Field, Per
@@ -63,7 +64,11 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
 
 
 def refile(s: State, server: int, _: int) -> None:
-    """What `reindex` does where the policy keeps an index."""
+    """What `reindex` does where the policy keeps an index. Who was to be filed late comes first: of equal ones the last to be filed is found."""
+    late_one = s.unfiled - 1
+    s.unfiled = 0
+    if late_one >= 0 and late_one != server:
+        call_at(s.hook_reindex, s, late_one, 0)
     if s.keeps_fit:
         fitindex.update(s, server)
     if s.keeps_tree:

@@ -45,6 +45,7 @@ from slotwise.simulation.meter import (
     area_capacity,
     area_running,
     area_used,
+    at_once,
     capacity_now,
     noted,
     queue_area,
@@ -110,7 +111,7 @@ def measure_wait(m: Meter, j: int, arrival: float, thrown_back: float, service: 
         return
     wait = now - arrival
     if wait <= 0.0:
-        wait_bins(m)[j, 0] += 1  # `finish` adds what follows from it
+        at_once(m)[j] += 1  # `finish` adds what follows from it
         return
     sums = wait_sums(m)[j]
     sums[COUNT] += 1.0
@@ -259,9 +260,9 @@ def finish(s: State, a: Agenda, m: Meter) -> None:
         start_measuring(s, m, a.now)
     count_waits(m)
     for j in range(s.n_types):
-        at_once = wait_bins(m)[j, 0]
-        wait_sums(m)[j, COUNT] += at_once
-        slowdown_bins(m)[0] += at_once
+        wait_bins(m)[j, 0] += at_once(m)[j]
+        wait_sums(m)[j, COUNT] += at_once(m)[j]
+        slowdown_bins(m)[0] += at_once(m)[j]
     add_up_capacity(s, m, a.now)
     for i in range(s.max_jobs):
         if jobs(s)[i, SERVER] == WAITING:

@@ -71,6 +71,7 @@ class Meter:
     at_wait_sums: int
     at_wait_bins: int
     at_noted: int
+    at_at_once: int
     at_waiting_bins: int
     at_slowdown_bins: int
     at_samples: int
@@ -141,6 +142,12 @@ def all_wait_bins(m: Meter) -> NDArray[np.int64]:
 
 
 @kernel
+def at_once(m: Meter) -> NDArray[np.int64]:
+    """(J,): how many of each type did not wait. `finish` writes them into the histograms, which are too large to be at hand."""
+    return ints(m.at_at_once, m.n_types)
+
+
+@kernel
 def noted(m: Meter) -> NDArray[np.int64]:
     """(NOTED,): the first n_noted are places in `all_wait_bins` of waits that are still to be counted there."""
     return ints(m.at_noted, NOTED)
@@ -191,6 +198,7 @@ class MeterStore(RecordStore):
         self.put("queue_area", np.zeros(J))
         self.put("wait_sums", np.zeros((J, 4)))
         self.put("wait_bins", np.zeros((J, BINS), np.int64))
+        self.put("at_once", np.zeros(J, np.int64))
         self.put("noted", np.zeros(NOTED, np.int64))
         self.put("waiting_bins", np.zeros((J, BINS), np.int64))
         self.put("slowdown_bins", np.zeros(BINS, np.int64))
