@@ -184,7 +184,7 @@ def _look(
             for part in range(b * PARTS, (b + 1) * PARTS):
                 if _largest(parts, part) == best:
                     for n in range(part * PART, (part + 1) * PART):
-                        if flat[n] == best:
+                        if flat[natural(n)] == best:
                             tied(s)[natural(ties)] = where + n
                             ties += 1
     take_one(s, server, ties)
