@@ -67,7 +67,7 @@ def complete(at: int, policy_complete: int, i: int) -> int:
     j, server = int(jobs(s)[i, TYPE]), int(jobs(s)[i, SERVER])
     if server < 0:
         return NOT_RUNNING
-    if drive.depart(s, i):
+    if drive.depart(s, i, False):
         call_at(policy_complete, s, j, server)
     return _outcome(s)
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
 from slotwise.scheduling.memory import call, natural, prefetch
-from slotwise.scheduling.moves import reindex, vacate
+from slotwise.scheduling.moves import file_late, reindex, vacate
 from slotwise.scheduling.queues import (
     admit,
     join_queue,
@@ -83,16 +83,17 @@ def complete(s: State, i: int, policy_complete: Any) -> None:
     """Job i has ended."""
     i = natural(i)
     j, server = natural(jobs(s)[i, TYPE]), natural(jobs(s)[i, SERVER])
-    if depart(s, i):
+    if depart(s, i, s.files_late > 0):
         policy_complete(s, j, server)
+    file_late(s)
 
 
 @kernel
-def depart(s: State, i: int) -> bool:
-    """Job i leaves its server and is forgotten; returns whether that server takes others."""
+def depart(s: State, i: int, later: bool) -> bool:
+    """Job i leaves its server and is forgotten; returns whether that server takes others. `later` as for `vacate`."""
     begin(s)
     server = natural(jobs(s)[natural(i), SERVER])
-    vacate(s, i)
+    vacate(s, i, later)
     release(s, i)
     return bool(servers(s)[server, STATUS] == PRESENT)
 
@@ -127,7 +128,7 @@ def requeue(s: State, i: int, policy_stop: Any, arrive: Any) -> None:
     """Job i, which was to run, could not be started: it waits again, in its old place in the line, and its room is free."""
     begin(s)
     j, server = jobs(s)[i, TYPE], jobs(s)[i, SERVER]
-    vacate(s, i)
+    vacate(s, i, False)
     rejoin_queue(s, i, queue_for(s, j))
     moved(s)[0] = i
     s.n_moved = 1
@@ -232,7 +233,7 @@ def fail(s: State, server: int, leave: Any, arrive: Any) -> None:
             b -= 1
         lost[b] = i
     for n in range(s.n_moved):
-        vacate(s, lost[n])
+        vacate(s, lost[n], False)
     if was_present:
         _shut(s, server)
     # all are back in line before anybody is asked: who is younger, or came later, must not start before them

@@ -399,14 +399,16 @@ def best(s: State, need: NDArray[np.int64]) -> int:
         while rows != 0:
             row = trailing_zeros(rows)
             rows &= rows - 1
+            word = words[1 + row] & mask
+            if row == first >> 5:
+                word &= np.int64(-1) << (first & 31)
+            if word == 0:
+                continue
             if coefficients[0] > 0:
                 # what follows has no less of the first resource, and so no better score
                 low = begin[0, steps(s)[row << 5, 0]]
                 if rest_least + coefficients[0] * max(low, need[0]) > least + MARGIN:
                     break
-            word = words[1 + row] & mask
-            if row == first >> 5:
-                word &= np.int64(-1) << (first & 31)
             while word != 0:
                 cell = (row << 5) + trailing_zeros(word)
                 word &= word - 1

@@ -4,20 +4,21 @@ A candidate k of a class weighs S_k = sum_j k_j Q_j. Let Q' be the queues at the
 
     S_k += k_j (Q_j - Q'_j)        for the types j with Q_j != Q'_j and the candidates k with k_j > 0
 
-is all that there is to do, instead of adding up each candidate anew. The numbers are whole: the sums are exact, and depend on the queues alone, not on
+is all that there is to do, instead of adding up each candidate anew. Sums are kept twice, in 16 bits and in 32: while queues are short enough for the first, a look at
+all of them takes half the time, and they leave room for others in the nearest cache. Each kind has its own Q', and catches up when it is asked. The numbers are whole: the sums are exact, and depend on the queues alone, not on
 when somebody asked. So this is for weights that are the lengths of the queues, common to all servers.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slotwise._kernel import kernel
 from slotwise.scheduling import chance
-from slotwise.scheduling.memory import int_rows, ints, natural, short_rows, shorts, tinies
+from slotwise.scheduling.memory import half_rows, halves, int_rows, natural, short_rows, shorts, tinies
 from slotwise.scheduling.state import (
     CLASS,
     COUNT,
@@ -39,8 +40,8 @@ from slotwise.scheduling.state import (
 BLOCK, PARTS = 512, 8
 PART = BLOCK // PARTS
 """so many sums are looked at together, to find the largest, and where it is, in so many parts"""
-LARGEST = 2**31 - 1
-"""what a sum has room for"""
+LARGEST, LARGEST_HALF = 2**31 - 1, 2**15 - 1
+"""what a sum has room for, in 32 bits and in 16"""
 PLACES = 2**16
 """so many sums have a place that can be listed"""
 RUN = 16
@@ -101,18 +102,6 @@ def lay_out(tables: list[NDArray[np.int64]]) -> Layout:
 
 
 @kernel
-def sums(s: State) -> NDArray[np.int32]:
-    """(blocks x BLOCK,): what each candidate weighed for the queues in `followed`; -1 where there is none. A class begins with a block."""
-    return shorts(s.at_sums, s.n_sums * BLOCK)
-
-
-@kernel
-def followed(s: State) -> NDArray[np.int64]:
-    """(C, J): the queues for which the sums of class c were last worked out."""
-    return int_rows(s.at_followed, s.n_classes, s.n_types)
-
-
-@kernel
 def first_columns(s: State) -> NDArray[np.int64]:
     """(C, J + 1): where the columns of type j of class c begin; they end where those of the next begin."""
     return int_rows(s.at_first_columns, s.n_classes, s.n_types + 1)
@@ -145,42 +134,64 @@ def tops(s: State) -> NDArray[np.uint16]:
 
 def follow(s: State, server: int, choose: int) -> None:
     """The most that a candidate of the server's class weighs, into s.listed_best; where it is asked for, such a candidate into choice(s)[0]."""
-    c = natural(servers(s)[natural(server), CLASS])
+    c, width = natural(servers(s)[natural(server), CLASS]), natural(s.n_block)
     if choose and s.n_waiting == 1 and servers(s)[natural(server), COUNT] == 0 and _take_for_one(s, server, c):
         return
-    changed = _catch_up(s, c)
-    peaks, width, best = ints(s.at_peaks, s.n_sums), natural(s.n_block), 0
+    # What each candidate weighed for the queues in `then`, -1 where there is none: all, in blocks and in parts of these; and the largest of each block. A class
+    # begins with a block. (C, J): `then`, the queues for which the sums of class c were last worked out.
+    n, part = s.n_sums, width // PARTS
+    if s.n_waiting < s.half_limit:
+        at = s.at_half_sums
+        views = halves(at, n * width), half_rows(at, n, width), half_rows(at, n * PARTS, part)
+        then = int_rows(s.at_half_followed, s.n_classes, s.n_types)
+        _look(s, server, c, choose, views[0], views[1], views[2], halves(s.at_half_peaks, n), then[c])
+    else:
+        at = s.at_sums
+        wide = shorts(at, n * width), short_rows(at, n, width), short_rows(at, n * PARTS, part)
+        then = int_rows(s.at_followed, s.n_classes, s.n_types)
+        _look(s, server, c, choose, wide[0], wide[1], wide[2], shorts(s.at_peaks, n), then[c])
+
+
+@kernel
+def _look(
+    s: State, server: int, c: int, choose: int, flat: Any, blocks: Any, parts: Any, peaks: Any, then: Any
+) -> None:
+    """`follow`, for sums of either kind."""
+    changed = _catch_up(s, c, flat, then)
     first, start = natural(classes(s)[c, SUMS_START]), natural(classes(s)[c, TABLE_START])
     end = first + (natural(classes(s)[c, TABLE_END]) - start + BLOCK - 1) // BLOCK
-    for b in range(first, end):
-        if changed:
-            peaks[b] = _largest(s, b, width)
-        best = max(best, peaks[b])
+    if first == end:
+        s.listed_best = 0.0
+        return
+    if changed:
+        for b in range(first, end):
+            peaks[b] = _largest(blocks, b)
+    best = _largest_of(peaks, first, end)
     s.listed_best = float(best)
     if not choose:
         return
     ties, where = 0, start - first * BLOCK
     if servers(s)[natural(server), COUNT] == 0:  # any will do, so they are counted, and one of them is looked for
         for b in range(first, end):
-            tied(s)[b - first] = _count(s, b, width, best) if peaks[b] == best else 0
+            tied(s)[b - first] = _count(blocks, b, best) if peaks[b] == best else 0
             ties += tied(s)[b - first]
         pick = chance.below(s, ties) if ties > 1 and s.random_ties else 0
-        tied(s)[0] = where + _find(s, first, width, best, pick)
+        tied(s)[0] = where + _find(s, flat, parts, first, best, pick)
         take_one(s, server, 1)
         return
     for b in range(first, end):
         if peaks[b] == best:
             for part in range(b * PARTS, (b + 1) * PARTS):
-                if _largest(s, part, width // PARTS) == best:
+                if _largest(parts, part) == best:
                     for n in range(part * PART, (part + 1) * PART):
-                        if sums(s)[n] == best:
+                        if flat[natural(n)] == best:
                             tied(s)[natural(ties)] = where + n
                             ties += 1
     take_one(s, server, ties)
 
 
 @kernel
-def _find(s: State, first: int, width: int, best: int, pick: int) -> int:
+def _find(s: State, flat: Any, parts: Any, first: int, best: Any, pick: int) -> int:
     """The place of a sum that is the best, with so many such before it from this block on; how many are in each block stands in `tied`."""
     b = 0
     while pick >= tied(s)[natural(b)]:
@@ -188,46 +199,52 @@ def _find(s: State, first: int, width: int, best: int, pick: int) -> int:
         b += 1
     part = (first + b) * PARTS
     while True:
-        found = _count(s, part, width // PARTS, best)
+        found = _count(parts, part, best)
         if pick < found:
             break
         pick -= found
         part += 1
     place = natural(part * PART)
     while True:
-        pick -= int(sums(s)[place] == best)
+        pick -= int(flat[place] == best)
         if pick < 0:
             return place
         place += 1
 
 
 @kernel
-def _largest(s: State, row: int, width: int) -> int:
-    """The largest sum of a row, where so many stand in each. That must be no constant: a loop of known length is unrolled, and then takes one number
-    at a time."""
+def _largest(numbers: Any, row: int) -> Any:
+    """The largest sum of a row. Its length must be no constant: a loop of known length is unrolled, and then takes one number at a time."""
     row = natural(row)
-    numbers = short_rows(s.at_sums, s.n_sums * PARTS, width)
     largest = numbers[row, 0]
-    for n in range(width):
+    for n in range(numbers.shape[1]):
         largest = max(largest, numbers[row, n])
-    return int(largest)
+    return largest
 
 
 @kernel
-def _count(s: State, row: int, width: int, best: int) -> int:
-    """How many sums of a row are the best; `width` as above."""
-    row = natural(row)
-    numbers, found = short_rows(s.at_sums, s.n_sums * PARTS, width), 0
-    for n in range(width):
-        found += int(numbers[row, n] == best)
-    return found
+def _largest_of(numbers: Any, first: int, end: int) -> Any:
+    """The largest from one place on, to before another."""
+    largest = numbers[natural(first)]
+    for n in range(first, end):
+        largest = max(largest, numbers[natural(n)])
+    return largest
 
 
 @kernel
-def _catch_up(s: State, c: int) -> bool:
+def _count(numbers: Any, row: int, best: Any) -> int:
+    """How many sums of a row are the best. All is in few bits, so that many are compared at a time."""
+    row, found = natural(row), np.int16(0)
+    for n in range(numbers.shape[1]):
+        found = np.int16(found + np.int16(numbers[row, n] == best))
+    return int(found)
+
+
+@kernel
+def _catch_up(s: State, c: int, flat: Any, then: NDArray[np.int64]) -> bool:
     """Make the sums of class c those of the present queues; returns whether they were not."""
-    J, now, then, changed = natural(s.n_types), queue_length(s), followed(s)[c], choice(s)[2]
-    flat, rows, first, n = sums(s), column_rows(s), first_columns(s)[c], 0
+    J, now, changed = natural(s.n_types), queue_length(s), choice(s)[2]
+    rows, first, n = column_rows(s), first_columns(s)[c], 0
     for j in range(J):  # no branch that nobody can predict
         changed[natural(n)] = j
         n += int(now[j] != then[j])

@@ -126,7 +126,8 @@ if JIT:
         return intrinsic(typed)
 
     ints, floats, shorts = (_viewer(kind, 1) for kind in (types.int64, types.float64, types.int32))
-    tinies = _viewer(types.uint16, 1)
+    tinies, halves = _viewer(types.uint16, 1), _viewer(types.int16, 1)
+    half_rows = _viewer(types.int16, 2)
     int_rows, float_rows, short_rows = (_viewer(kind, 2) for kind in (types.int64, types.float64, types.int32))
 
 else:
@@ -170,4 +171,5 @@ else:
     int_rows = ints = _maker("i8")
     short_rows = shorts = _maker("i4")
     tinies = _maker("u2")
+    half_rows = halves = _maker("i2")
     float_rows = floats = _maker("f8")

@@ -132,8 +132,8 @@ def put_on(s: State, i: int, j: int, server: int, starts: bool) -> None:
 
 
 @kernel
-def vacate(s: State, i: int) -> None:
-    """Job i leaves its server (it is finished, or the server failed); its number stays its own."""
+def vacate(s: State, i: int, later: bool) -> None:
+    """Job i leaves its server (it is finished, or the server failed); its number stays its own. The indexes are told at once, or `later`, by `file_late`."""
     i = natural(i)
     row = jobs(s)[i]
     j, server = natural(row[TYPE]), natural(row[SERVER])
@@ -145,7 +145,10 @@ def vacate(s: State, i: int) -> None:
         _count_used(s, i, j, -1)
     if s.keeps_free:
         _take(s, i, j, server, -1)
-        reindex(s, server)
+        if later:
+            s.unfiled = server + 1
+        else:
+            reindex(s, server)
     if s.keeps_times:
         s.off_schedule |= job_times(s)[i, 1] != s.now
     if s.keeps_lists:
@@ -189,6 +192,14 @@ def reindex(s: State, server: int) -> None:
     """Tell the indexes that the server's free room, or whether it takes jobs, has changed."""
     if s.hook_reindex != 0:
         call_at(s.hook_reindex, s, server, 0)
+
+
+@kernel
+def file_late(s: State) -> None:
+    """Tell the indexes of the server that a job has left, if a job that started there has not done so."""
+    if s.unfiled > 0:
+        reindex(s, s.unfiled - 1)
+        s.unfiled = 0
 
 
 @kernel

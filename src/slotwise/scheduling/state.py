@@ -87,6 +87,8 @@ class State:
     keeps_free: int
     keeps_fit: int
     keeps_tree: int
+    files_late: int  # at a completion the indexes are told when the policy is done: until then it does not ask them
+    unfiled: int  # the server of which they are still to be told, plus 1; 0: none
     keeps_lists: int
     keeps_times: int
     keeps_use: int
@@ -132,6 +134,7 @@ class State:
     # the listed candidates
     listed_best: float  # the most that one weighs, by the last question
     follow_limit: int  # with so many waiting sums may be too large to follow
+    half_limit: int  # and to follow in 16 bits
     # addresses
     at_jobs: int
     at_job_demand: int
@@ -163,6 +166,9 @@ class State:
     at_sums: int
     at_peaks: int
     at_followed: int
+    at_half_sums: int
+    at_half_peaks: int
+    at_half_followed: int
     at_first_columns: int
     at_columns: int
     at_column_rows: int

@@ -15,6 +15,7 @@ from slotwise.packing import Solver, Space, make_solver
 from slotwise.packing.kernels import TABLE
 from slotwise.scheduling import bitmap, chance, firsttree, fitindex, followed, linetree
 from slotwise.scheduling.hooks import Hook, late
+from slotwise.scheduling.memory import call_at
 from slotwise.scheduling.moves import reindex
 from slotwise.scheduling.policy import Policy
 from slotwise.scheduling.policymemory import Columns, Field, Per
@@ -63,7 +64,11 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
 
 
 def refile(s: State, server: int, _: int) -> None:
-    """What `reindex` does where the policy keeps an index."""
+    """What `reindex` does where the policy keeps an index. Who was to be filed late comes first: of equal ones the last to be filed is found."""
+    late_one = s.unfiled - 1
+    s.unfiled = 0
+    if late_one >= 0 and late_one != server:
+        call_at(s.hook_reindex, s, late_one, 0)
     if s.keeps_fit:
         fitindex.update(s, server)
     if s.keeps_tree:
@@ -488,6 +493,7 @@ class Store:
         s, most = self.state, max((int(table.sum(axis=1).max(initial=0)) for table in tables), default=0)
         if most:
             s.hook_follow, s.follow_limit = late(followed.follow), followed.LARGEST // most
+            s.half_limit = followed.LARGEST_HALF // most
         laid = followed.lay_out(tables)
         about[: len(tables), SUMS_START] = laid.starts
         s.n_block = followed.BLOCK
@@ -495,8 +501,10 @@ class Store:
         s.n_column_rows, s.n_tops = len(laid.column_rows), len(laid.tops)
         for name in ("sums", "first_columns", "columns", "column_rows", "first_tops", "tops"):
             self.put(name, getattr(laid, name))
-        self.put("peaks", np.zeros(s.n_sums, np.int64))
-        self.put("followed", np.zeros((s.n_classes, s.n_types), np.int64))
+        self.put("half_sums", laid.sums.astype(np.int16))
+        for half, kind in (("", np.int32), ("half_", np.int16)):
+            self.put(f"{half}peaks", np.zeros(s.n_sums, kind))
+            self.put(f"{half}followed", np.zeros((s.n_classes, s.n_types), np.int64))
 
     def _crowd(self, solver: Solver) -> float:
         """The most jobs on a server, for a bound on its best weight; 0 where no bound is worth it: all candidates are looked at as

@@ -24,12 +24,13 @@ from slotwise.scheduling.state import (
     used,
 )
 from slotwise.simulation.agenda import ARRIVAL, DURATION, THROWN_BACK, Agenda, stays
-from slotwise.simulation.histogram import bin_of
+from slotwise.simulation.histogram import BINS, bin_of
 from slotwise.simulation.meter import (
     COUNT,
     FIRST_COLUMNS,
     LARGEST,
     NEVER,
+    NOTED,
     ROW_ARRIVAL,
     ROW_DURATION,
     ROW_END,
@@ -40,10 +41,13 @@ from slotwise.simulation.meter import (
     SQUARES,
     SUM,
     Meter,
+    all_wait_bins,
     area_capacity,
     area_running,
     area_used,
+    at_once,
     capacity_now,
+    noted,
     queue_area,
     row_of,
     rows,
@@ -107,18 +111,37 @@ def measure_wait(m: Meter, j: int, arrival: float, thrown_back: float, service: 
         return
     wait = now - arrival
     if wait <= 0.0:
-        wait_bins(m)[j, 0] += 1  # `finish` adds what follows from it
+        at_once(m)[j] += 1  # `finish` adds what follows from it
         return
     sums = wait_sums(m)[j]
     sums[COUNT] += 1.0
     sums[SUM] += wait
     sums[SQUARES] += wait * wait
     sums[LARGEST] = max(sums[LARGEST], wait)
-    wait_bins(m)[j, natural(bin_of(wait))] += 1
+    note_wait(m, j, wait)
     queue_area(m)[j] += wait
     slower = wait / max(service, m.slowdown_floor)
     m.slowdown_sum += slower
     slowdown_bins(m)[natural(bin_of(slower))] += 1
+
+
+@kernel
+def note_wait(m: Meter, j: int, wait: float) -> None:
+    """A job of type j has waited: to be counted in its histogram. With many types these are more than a cache holds, and the loop would stand still
+    for nearly each of them; of many that are counted together, one does not wait for the other."""
+    noted(m)[natural(m.n_noted)] = j * BINS + bin_of(wait)
+    m.n_noted += 1
+    if m.n_noted == NOTED:
+        count_waits(m)
+
+
+@kernel
+def count_waits(m: Meter) -> None:
+    """Count those that were noted."""
+    bins, places = all_wait_bins(m), noted(m)
+    for n in range(m.n_noted):
+        bins[natural(places[n])] += 1
+    m.n_noted = 0
 
 
 @kernel
@@ -156,9 +179,10 @@ def add_up(s: State, m: Meter, now: float) -> None:
     so that nothing is added up at each event for each type. It must be done when the servers, or whether somebody waits, change.
     """
     passed, waits = now - m.added_until, natural(m.somebody_waits)
+    areas, on, shifts = area_running(m)[waits], running_by_type(s), shift(m)
     for j in range(s.n_types):
-        area_running(m)[waits, j] += running_by_type(s)[j] * passed - shift(m)[j]
-        shift(m)[j] = 0.0
+        areas[j] += on[j] * passed - shifts[j]
+        shifts[j] = 0.0
     m.area_stalled += m.stalled * passed
     if waits:
         m.span_waiting += passed
@@ -234,10 +258,11 @@ def finish(s: State, a: Agenda, m: Meter) -> None:
     """Bring the sums up to the last moment, those who started at once and those who still wait included."""
     if not m.warm:
         start_measuring(s, m, a.now)
+    count_waits(m)
     for j in range(s.n_types):
-        at_once = wait_bins(m)[j, 0]
-        wait_sums(m)[j, COUNT] += at_once
-        slowdown_bins(m)[0] += at_once
+        wait_bins(m)[j, 0] += at_once(m)[j]
+        wait_sums(m)[j, COUNT] += at_once(m)[j]
+        slowdown_bins(m)[0] += at_once(m)[j]
     add_up_capacity(s, m, a.now)
     for i in range(s.max_jobs):
         if jobs(s)[i, SERVER] == WAITING:

@@ -20,6 +20,8 @@ SAMPLES = 1024
 FIRST_COLUMNS = 4
 """of `samples`: time, waiting, running, stalled; then the queue of each type"""
 NEVER = 2**62
+NOTED = 128
+"""so many waits are counted in their histograms together"""
 FIRST_ROWS = 4096
 """of the record of jobs; then twice as many each time"""
 
@@ -49,6 +51,7 @@ class Meter:
     slowdown_floor: float
     lost: int  # jobs that a failing server threw back
     lost_work: float
+    n_noted: int  # waits that are not in their histograms yet
     oldest: int  # the job that has waited longest, -1: not known
     oldest_born: int  # its sequence number
     # the record of single jobs
@@ -67,6 +70,8 @@ class Meter:
     at_queue_area: int
     at_wait_sums: int
     at_wait_bins: int
+    at_noted: int
+    at_at_once: int
     at_waiting_bins: int
     at_slowdown_bins: int
     at_samples: int
@@ -131,6 +136,24 @@ def wait_bins(m: Meter) -> NDArray[np.int64]:
 
 
 @kernel
+def all_wait_bins(m: Meter) -> NDArray[np.int64]:
+    """(J BINS,): the same, one type after the other."""
+    return ints(m.at_wait_bins, m.n_types * BINS)
+
+
+@kernel
+def at_once(m: Meter) -> NDArray[np.int64]:
+    """(J,): how many of each type did not wait. `finish` writes them into the histograms, which are too large to be at hand."""
+    return ints(m.at_at_once, m.n_types)
+
+
+@kernel
+def noted(m: Meter) -> NDArray[np.int64]:
+    """(NOTED,): the first n_noted are places in `all_wait_bins` of waits that are still to be counted there."""
+    return ints(m.at_noted, NOTED)
+
+
+@kernel
 def waiting_bins(m: Meter) -> NDArray[np.int64]:
     """(J, BINS): histogram of how long those have waited who came after the warm-up and still wait when the run ends."""
     return int_rows(m.at_waiting_bins, m.n_types, BINS)
@@ -175,6 +198,8 @@ class MeterStore(RecordStore):
         self.put("queue_area", np.zeros(J))
         self.put("wait_sums", np.zeros((J, 4)))
         self.put("wait_bins", np.zeros((J, BINS), np.int64))
+        self.put("at_once", np.zeros(J, np.int64))
+        self.put("noted", np.zeros(NOTED, np.int64))
         self.put("waiting_bins", np.zeros((J, BINS), np.int64))
         self.put("slowdown_bins", np.zeros(BINS, np.int64))
         self.put("samples", np.zeros((SAMPLES, FIRST_COLUMNS + J)))

@@ -265,6 +265,8 @@ class Fitting(Policy):
         whole = store.arrays["policy_ints"]
         whole[SERVER_RULE], whole[JOB_RULE], whole[BLOCKS] = self.server_rule, self.job_rule, self.blocks
         store.put_score(self.coefficients(store.sizes.capacity.astype(np.float64)))
+        # a server that has got room looks at the waiting jobs alone; most often one starts, and the server is filed once instead of twice
+        store.state.files_late = self.complete is complete and not self.blocks
 
     def coefficients(self, capacity: Any) -> Any:
         """The coefficient of each class's free resources in the score that a job's server minimises."""

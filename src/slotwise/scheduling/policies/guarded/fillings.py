@@ -22,6 +22,7 @@ from slotwise.scheduling.policies.guarded.usable import set_prices, usable
 from slotwise.scheduling.queues import next_waiting
 from slotwise.scheduling.state import (
     CLASS,
+    COUNT,
     HEAD,
     NEXT,
     State,
@@ -42,6 +43,7 @@ from slotwise.scheduling.state import (
     servers,
     weight,
 )
+from slotwise.scheduling.weights import FEW_COLUMNS
 
 BY_SIZE, BY_WEIGHT, BY_DENSITY = 0, 1, 2
 
@@ -62,10 +64,9 @@ def best_filling(s: State, server: int) -> float:
 
 def find_filling(s: State, server: int, _: int) -> None:
     """The late part of `best_filling`: compiled once, not anew in all that ask for it."""
-    counts, on, w, now = choice(s)[1], running(s)[server], weight(s), 0.0
+    counts, now = choice(s)[1], held_weight(s, server)
     for j in range(s.n_types):
         counts[j] = 0
-        now += w[j] * on[j]
     m = _find_candidates(s, server)
     rule, most, held = natural(BY_DENSITY), -1.0, now  # not a constant: for one, `fill` would be compiled apart
     for other in range(3 if m > 1 else m):  # with one candidate all orders are the same
@@ -78,6 +79,25 @@ def find_filling(s: State, server: int, _: int) -> None:
     if rule != BY_DENSITY and m > 1:
         fill(s, server, m, rule)
     policy_floats(s)[HELD] = held
+
+
+@kernel
+def held_weight(s: State, server: int) -> float:
+    """f(k, W) of what the server holds. Leaving out the types of which it has none changes no bit of the sum; with many types most are left out, and
+    no addition waits for those of them."""
+    on, w, total = running(s)[server], weight(s), 0.0
+    if s.n_types <= FEW_COLUMNS:
+        for j in range(s.n_types):
+            total += w[j] * on[j]
+        return total
+    left, j = int(servers(s)[server, COUNT]), 0
+    while left > 0:
+        jobs_of_type = int(on[natural(j)])
+        if jobs_of_type > 0:
+            total += w[natural(j)] * jobs_of_type
+            left -= jobs_of_type
+        j += 1
+    return total
 
 
 @kernel

@@ -30,6 +30,8 @@ NEXT_LOOK = MEMORY.count("next_look")
 TURN = MEMORY.numbers("turn", per="server", columns=4)
 RAN = MEMORY.counts("turn_ran", per="server")
 """how many jobs ran when a server began to turn"""
+SETTLED = MEMORY.count("settled", kept=False)
+"""whether it is known that no head of line fits anywhere but where room has just appeared"""
 PLACE = MEMORY.count("place", kept=False)
 FILL = MEMORY.count("fill", kept=False)
 MAKE_USE = MEMORY.count("make_use", kept=False)

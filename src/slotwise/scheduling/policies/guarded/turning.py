@@ -36,9 +36,9 @@ from slotwise.scheduling.policies.guarded.drains import (
     notice_queue,
     serve_overdue,
 )
-from slotwise.scheduling.policies.guarded.fillings import best_filling, by_type, refresh_weights
+from slotwise.scheduling.policies.guarded.fillings import best_filling, by_type, held_weight, refresh_weights
 from slotwise.scheduling.policies.guarded.floors import holders, release_slot, release_slots, serve_floors
-from slotwise.scheduling.policies.guarded.gains import notice_arrival, notice_end
+from slotwise.scheduling.policies.guarded.gains import notice_arrival, notice_end, queues_are_long
 from slotwise.scheduling.policies.guarded.memory import (
     CLOCK,
     GO_ON,
@@ -47,6 +47,7 @@ from slotwise.scheduling.policies.guarded.memory import (
     PERSISTENCE,
     PLACE,
     RAN,
+    SETTLED,
     SPOILS,
     TURN,
 )
@@ -83,7 +84,6 @@ from slotwise.scheduling.state import (
     queues,
     running,
     servers,
-    weight,
 )
 from slotwise.scheduling.weights import best_above, best_configuration, best_weight, holds_within
 
@@ -94,8 +94,12 @@ has cost so far, and how many turns in a row it has given up"""
 
 def arrive(s: State, j: int, i: int) -> None:
     """A new head of line is placed if it fits anywhere, and so is one that asks for less than those before it."""
+    settled = policy_ints(s)[SETTLED] or s.n_waiting == 1
+    policy_ints(s)[SETTLED] = 0  # this one may fit somewhere
     notice_job(s, j, i)
     take_in(s, j, i)
+    as_usual = policy_ints(s)[SPOILS] and s.n_moved == 0 and not queues_are_long(s)
+    policy_ints(s)[SETTLED] = settled and as_usual
 
 
 @kernel
@@ -134,6 +138,7 @@ def complete(s: State, j: int, server: int) -> None:
 
 def stop(s: State, j: int, server: int) -> None:
     """The same, but a job that was stopped says nothing about how long jobs run."""
+    policy_ints(s)[SETTLED] = 0
     call_at(policy_ints(s)[MAKE_USE], s, server, j)
 
 
@@ -159,6 +164,7 @@ def make_use(s: State, server: int, j: int) -> None:
 
 def join(s: State, server: int, _: int) -> None:
     """A new server packs, and so does one that holds jobs."""
+    policy_ints(s)[SETTLED] = 0
     notice_server(s, server)
     begin_to_pack(s, server)
 
@@ -179,6 +185,7 @@ def notice_server(s: State, server: int) -> None:
 
 def leave(s: State, server: int, _: int) -> None:
     """A server that goes turns no more."""
+    policy_ints(s)[SETTLED] = 0
     forget_server(s, server)
 
 
@@ -201,6 +208,7 @@ def file(s: State, server: int, _: int) -> None:
 
 def cancel(s: State, j: int, i: int) -> None:
     """The next in line may be smaller."""
+    policy_ints(s)[SETTLED] = 0
     if s.n_waiting > 0:
         place_heads(s, j)
 
@@ -331,15 +339,6 @@ def lose(s: State, server: int, short: float) -> float:
 
 
 @kernel
-def held_weight(s: State, server: int) -> float:
-    """f(k, W) of what the server holds."""
-    total = 0.0
-    for j in range(s.n_types):
-        total += weight(s)[j] * running(s)[server, j]
-    return total
-
-
-@kernel
 def _open_slots(s: State, server: int) -> None:
     """Which types a turning server takes at once when they arrive."""
     slots, on = configuration(s)[server], running(s)[server]
@@ -391,8 +390,12 @@ def _take_others(s: State, server: int) -> None:
 
 @kernel
 def _place_smaller(s: State) -> None:
-    """A smaller job may have come to the head of its line, and fit where the one before it did not."""
-    if s.actual:
+    """A smaller job may have come to the head of its line, and fit where the one before it did not.
+
+    Not where all that wait ask for what their types do (SETTLED). Then, after an arrival, no head of line fits on any server that packs, nor into an open slot:
+    the one that has come was placed, or fits nowhere, and a completion makes room on one server only, which takes as much as fits, as does each server that
+    packs again. So it stays until something else happens than arrivals and completions, such as a failure; and when a job comes while nobody waits, it is so again."""
+    if s.actual and not policy_ints(s)[SETTLED]:
         n = next_waiting(s, 0)
         while n >= 0:
             place_heads(s, order(s)[0, n])
