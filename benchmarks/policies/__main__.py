@@ -178,7 +178,12 @@ def command_of(arguments: argparse.Namespace) -> str:
     """The command that wrote the report."""
     which = " --labelled" if arguments.labelled else " --held-out" if arguments.held_out else ""
     which = f" --part {arguments.part}" if arguments.part else " --quick" if arguments.quick else which
-    return f"python -m benchmarks.policies{which}"
+    shorter = "".join(
+        f" --{name} {value}"
+        for name in ("only", "policies", "events", "runs")
+        if (value := getattr(arguments, name)) is not None and value != ""
+    )
+    return f"python -m benchmarks.policies{which}{shorter}"
 
 
 if __name__ == "__main__":
