@@ -56,6 +56,13 @@ def test_the_search_for_a_reservation_on_the_only_server_is_put_off_and_finds_th
     assert sum(run.put_off for run in runs) > RUNS / 4, "no search is put off"
 
 
+@pytest.mark.skipif(JIT, reason="the number is compiled in")
+def test_the_ends_of_many_jobs_are_tried_one_by_one_with_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reservation, "FEW", 1)
+    runs = [same(make_policy("guarded", durations="exact"), seed, 0.5 * (seed % 2)) for seed in range(3 * RUNS)]
+    assert sum(run.reserved for run in runs) > 0, "nothing is reserved"
+
+
 def same(policy: Any, seed: int, actual: float, alone: bool = False) -> NaiveExpected:
     rng = random.Random(f"expected {seed}")
     instance = random_instance(rng, alike=alone)
