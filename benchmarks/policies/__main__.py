@@ -22,10 +22,10 @@ from benchmarks.policies.families import PARTS, family_entries
 from benchmarks.policies.google import google
 from benchmarks.policies.running import POLICIES, Row, Runner
 from benchmarks.policies.searching import search
-from benchmarks.policies.suite import Entry, suite
+from benchmarks.policies.suite import USUAL, Entry, suite
 from benchmarks.policies.traces import google_window
 
-EVENTS, QUICK_EVENTS = 1_000_000, 150_000
+EVENTS, QUICK_EVENTS = USUAL, 150_000
 QUICK = (
     "guarded",
     "algorithm1",
