@@ -194,7 +194,7 @@ def _serve_first(s: State) -> int:
 
 @kernel
 def choose_first(s: State) -> int:
-    """The oldest job if it is overdue, else the most urgent one, if it has waited for as long as jobs are in the system; -1 where nobody has, or too many wait."""
+    """The oldest job if it is overdue, else the most urgent one, if it has waited for STAYS times as long as jobs are in the system; -1 where nobody has, or too many wait."""
     if s.n_servers > 1 and s.n_waiting > s.n_running:
         return NOBODY  # room is scarce, and a reservation leaves some of it idle
     longest = s.last_sequence - linetree.oldest_born(s, s.last_sequence)
