@@ -110,12 +110,14 @@ def bottleneck(capacity: Capacity) -> str:
 def proven(capacity: Capacity) -> str:
     """What is proven of the scenario's own policy, and of which others."""
     own, *others = capacity.guarantees
-    also = [one.policy for one in others if one.verdict is Verdict.CERTIFIED]
+    also = [
+        one.policy + ("" if one.share is None else f" up to {one.share:.4g}")
+        for one in others
+        if one.verdict is Verdict.CERTIFIED
+    ]
     if own.verdict is Verdict.CERTIFIED:
         first = f"{own.policy} is proven to keep queues bounded{_up_to(own)}"
-        return first + (
-            f"; so {'is' if len(also) == 1 else 'are'} {_list(also)}." if also else "; no other policy is."
-        )
+        return f"{first}; {_list(also)}, too." if also else f"{first}; no other policy is."
     first = f"{own.policy} is not proven here: {own.why}"
     return f"{first}. Proven: {_list(also)}." if also else f"{first}."
 
