@@ -377,14 +377,16 @@ def test_checkpoints_are_kept_and_old_rows_dropped(tmp_path: Path, until: Until)
         until(service.loop, lambda: store.counts().get("done") == 100)
         kept = [seq for seq, *_ in store.checkpoints()]
         assert len(kept) > 2
-        service.loop.retention._next_trim = 0.0
+
+        def drop_rows(ledger: Ledger, now: float) -> None:
+            service.loop.retention._next_trim = (
+                0.0  # else only in ten minutes again, and what is kept at that moment stays
+            )
+
         # all behind the newest situation goes; a turn of the loop may have to come first
         until(
             service.loop,
-            lambda: (
-                service.loop.ask(lambda ledger, now: None).result(PATIENCE) is None
-                and len(store.checkpoints()) == 1
-            ),
+            lambda: service.loop.ask(drop_rows).result(PATIENCE) is None and len(store.checkpoints()) == 1,
         )
         newest = store.checkpoints()[0][0]
         assert newest >= max(kept)
