@@ -49,7 +49,7 @@ class NaiveExpected(NaiveGuarded):
         return grown * share / max(self.duration[job], 1e-12), -self.age[job]
 
     def look_at_waits(self) -> None:
-        self.long = max(1.0, 0.5 * self.overdue * self.mean_stay())
+        self.long = max(1.0, 0.5 * self.overdue * self.mean_stay()) if len(self.present()) == 1 else math.inf
 
     def start_job(self, job: Hashable, numbers: Any) -> None:
         self.urgent_first += self.waiting()[0] != job
@@ -133,12 +133,13 @@ class NaiveExpected(NaiveGuarded):
             self.too_many += 1
             return None
         oldest = self.waiting()[0]
-        if self.waited(oldest) >= 1.1 * self.overdue_age(oldest):
+        stays, later = (2, 1.1) if len(self.present()) == 1 else (1, 1)
+        if self.waited(oldest) >= later * self.overdue_age(oldest):
             self.overdue_first += 1
             return oldest
         self.look_at_waits()
         job = max(self.waiting(), key=self.urgency)
-        return job if self.waited(job) >= 2 * self.mean_stay() else None
+        return job if self.waited(job) >= stays * self.mean_stay() else None
 
     def fill(self, number: int) -> None:
         if number not in self.present() or not any(self.lines):
