@@ -2,8 +2,8 @@
 
 What two people must agree on beyond the document:
 
-- Urgency is a (1 + (a / h)^4) * (largest share of the largest capacities) / (expected duration, at least 1e-12), a the arrivals since, h = max(1, .5 overdue * mean stay) when
-  a first is chosen or a server begins to fill. Of equally urgent jobs the older one.
+- Urgency is a (m + (a / h)^4) / d, m the largest share of the largest capacities, d the expected duration, at least 1e-12, a the arrivals since, h = max(1, .5 overdue * mean stay) when
+  a first is chosen or a server begins to fill; infinite where durations are exact or there are several servers. Of equally urgent jobs the older one.
 - Of servers on which the reserved job can start equally early, the one with the lowest number.
 - After an event, in this order: the reserved job, or who becomes it, starts where it can; the reservation is searched anew if it is void; the server that has got room fills
   up, then the one that was reserved before and the one that is now, if it was searched anew; last the job that has come.
@@ -45,11 +45,13 @@ class NaiveExpected(NaiveGuarded):
         share = max(self.shares(self.size[job]))
         waited = self.waited(job)
         square = (waited / self.long) ** 2
-        grown = waited * (1.0 + square**2)
-        return grown * share / max(self.duration[job], 1e-12), -self.age[job]
+        return waited * (share + square**2) / max(self.duration[job], 1e-12), -self.age[job]
 
     def look_at_waits(self) -> None:
-        self.long = max(1.0, 0.5 * self.overdue * self.mean_stay()) if len(self.present()) == 1 else math.inf
+        self.long = max(1.0, 0.5 * self.overdue * self.mean_stay()) if self.reserves_late() else math.inf
+
+    def reserves_late(self) -> bool:
+        return self.guessed and len(self.present()) == 1
 
     def start_job(self, job: Hashable, numbers: Any) -> None:
         self.urgent_first += self.waiting()[0] != job
@@ -133,7 +135,7 @@ class NaiveExpected(NaiveGuarded):
             self.too_many += 1
             return None
         oldest = self.waiting()[0]
-        stays, later = (2, 1.1) if len(self.present()) == 1 else (1, 1)
+        stays, later = (2, 1.1) if self.reserves_late() else (1, 1)
         if self.waited(oldest) >= later * self.overdue_age(oldest):
             self.overdue_first += 1
             return oldest

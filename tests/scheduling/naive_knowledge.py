@@ -63,6 +63,7 @@ class NaiveKnowledge:
         self.age: dict[Hashable, int] = {}
         self.as_types = True
         self.patience, self.overdue = options.patience, options.overdue
+        self.guessed = options.durations == "estimate"
         self.drain_share, self.drain_limit = options.drain_share, options.drain_limit
         self.mean_queue = self.credit = 0.0
         self.stretch, self.next_drain, self.next_overdue = 1.0, 0, 0

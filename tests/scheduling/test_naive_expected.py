@@ -35,9 +35,9 @@ class OnTime(Events):
 
 
 @pytest.mark.parametrize("actual", [0.0, 0.5], ids=["as types", "less than types"])
-@pytest.mark.parametrize("options", [{}, {"overdue": 1.5}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"overdue": 1.5}, {"durations": "estimate", "overdue": 1.5}], ids=str)
 def test_the_core_places_as_the_naive_one_does(options: dict[str, Any], actual: float) -> None:
-    policy = make_policy("guarded", durations="exact", **options)
+    policy = make_policy("guarded", **{"durations": "exact", **options})
     runs = [same(policy, seed, actual) for seed in range(RUNS)]
     if not JIT:
         return  # too few to meet all of these
@@ -51,8 +51,8 @@ def test_the_core_places_as_the_naive_one_does(options: dict[str, Any], actual: 
 
 
 def test_the_search_for_a_reservation_on_the_only_server_is_put_off_and_finds_the_same() -> None:
-    policy = make_policy("guarded", durations="exact")
-    runs = [same(policy, seed, 0.5 * (seed % 2), alone=True) for seed in range(RUNS)]
+    policies = [make_policy("guarded", durations=known) for known in ("exact", "estimate")]
+    runs = [same(policies[seed // 2 % 2], seed, 0.5 * (seed % 2), alone=True) for seed in range(RUNS)]
     assert sum(run.put_off for run in runs) > RUNS / 4, "no search is put off"
 
 

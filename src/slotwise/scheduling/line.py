@@ -176,7 +176,7 @@ def oldest_harmless(
 def most_urgent(
     s: State, room: NDArray[np.int64], c: int, spare: NDArray[np.int64], until: float, long: float
 ) -> int:
-    """The job with the largest u = a (1 + (a / long)^4) m / d, of those that fit the room, may run on servers of class c (-1: any), and are expected to end by `until`
+    """The job with the largest u = a (m + (a / long)^4) / d, of those that fit the room, may run on servers of class c (-1: any), and are expected to end by `until`
     or take no more than what is to spare; -1 where there is none. Only where each job is a leaf.
 
     a is how many have arrived since the job did, m the largest share that it takes of any resource of the largest servers, d its expected duration. Of equal
@@ -252,7 +252,7 @@ def _urgency(s: State, node: int, room: NDArray[np.int64], long: float) -> float
             share = max(share, min(high(s)[node, r], room[r]) / whole[r])
     waited = float(s.last_sequence - nodes(s)[node, OLDEST])
     square = (waited / long) * (waited / long)
-    return waited * (1.0 + square * square) * share / max(shortest_time(s)[node], SHORTEST)
+    return waited * (share + square * square) / max(shortest_time(s)[node], SHORTEST)
 
 
 @kernel

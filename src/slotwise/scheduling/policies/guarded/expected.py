@@ -2,13 +2,15 @@
 
 A job that has waited a, counted in arrivals, takes a share m of the largest server and is expected to run d, has the urgency
 
-    u = a (1 + (a / h)^4) m / d,
+    u = a (m + (a / h)^4) / d.
 
-with h a long wait, LONG times the one that makes a job overdue without durations (`drains`). It grows with the wait: faster for short jobs, to which a wait matters
-more, and for large ones, which seldom find room; and very fast once the wait is longer than h, whatever the job is. The most urgent job, once it has
-waited for STAYS times as long as jobs are in the system in the mean, gets a reservation where it fits nowhere (`reservation`), and keeps it until it starts. If the oldest
-job is overdue the next reservation is for that one. On several servers nobody gets one while more jobs wait than run: somewhere room appears all the time, and at such a load
-the little that a reservation leaves idle may be what is missing (labels-210 of the benchmarks: 58 waiting without any, 1,000 and growing with one at all times).
+It grows with the wait: faster for short jobs, to which a wait matters more, and for large ones, which seldom find room; and once the wait is longer than h, LONG times the one that
+makes a job overdue without durations (`drains`), very fast and whatever the size. The most urgent job, once it has waited for STAYS times as long as jobs are in the system in the
+mean, gets a reservation where it fits nowhere (`reservation`), and keeps it until it starts. If the oldest job is overdue the next reservation is for that one.
+
+So it is on one server with users' estimates, which are mostly too long: room appears earlier than expected, and reservations that come soon and often keep too much of it idle. Where durations can be
+relied on, or on several servers, where room appears all the time, STAYS is 1 and h infinite. On several servers nobody gets a reservation while more jobs wait than run: at such a load
+the little that it leaves idle may be what is missing (labels-210 of the benchmarks: 58 waiting without any, 1,000 and growing with one at all times).
 
 All others start where they do not delay the reserved job. An arriving one goes to the reserved server if it may, whose room would stand idle, else where it
 spoils least. A server that has got room takes the filling of most worth (`fillings`), with the most urgent jobs of each type; on the reserved server, and where jobs of
@@ -29,7 +31,7 @@ from slotwise.scheduling.policies.guarded import turning
 from slotwise.scheduling.policies.guarded.drains import mean_stay, overdue_age
 from slotwise.scheduling.policies.guarded.fillings import best_filling, refresh_weights
 from slotwise.scheduling.policies.guarded.gains import notice_end, queues_are_long
-from slotwise.scheduling.policies.guarded.memory import CLOCK, MAKE_USE, OVERDUE, PLAN, RESERVATION, SPOILS
+from slotwise.scheduling.policies.guarded.memory import CLOCK, GUESSED, MAKE_USE, OVERDUE, PLAN, RESERVATION, SPOILS
 from slotwise.scheduling.policies.guarded.placing import find_server
 from slotwise.scheduling.policies.guarded.usable import notice_use
 from slotwise.scheduling.policies.reservation import (
@@ -72,9 +74,10 @@ from slotwise.scheduling.state import (
     servers,
 )
 
-STAYS, LONG, OVERDUE_LATER = 2.0, 0.5, 1.1
-"""On one server: mean times in the system that a job waits before it may get a reservation; and, of the wait after which jobs are overdue without durations, when urgency
-begins to grow steeply and when a job is overdue. On several it is 1, never and 1: there room appears all the time, and the log ceritsc2013 has 103 waiting, with these 160."""
+STAYS = 2.0
+"""mean times in the system that a job waits before it may get a reservation"""
+LONG, OVERDUE_LATER = 0.5, 1.1
+"""of the wait after which jobs are overdue without durations: when urgency begins to grow steeply, and when a job is overdue here"""
 
 
 def arrive(s: State, j: int, i: int) -> None:
@@ -197,7 +200,7 @@ def choose_first(s: State) -> int:
     if s.n_servers > 1 and s.n_waiting > s.n_running:
         return NOBODY  # room is scarce, and a reservation leaves some of it idle
     longest = s.last_sequence - linetree.oldest_born(s, s.last_sequence)
-    stays, later = (STAYS, OVERDUE_LATER) if s.n_servers == 1 else (1.0, 1.0)
+    stays, later = (STAYS, OVERDUE_LATER) if _reserves_late(s) else (1.0, 1.0)
     # rounded as below, where no factor is less than here: what passes there passes here
     if longest < min(stays * mean_stay(s), later * (policy_floats(s)[OVERDUE] * mean_stay(s))):
         return NOBODY  # nobody has waited for so long: who has just come need not be filed to know that
@@ -211,9 +214,13 @@ def choose_first(s: State) -> int:
 @kernel
 def long_wait(s: State) -> float:
     """h, in arrivals."""
-    if s.n_servers > 1:
-        return np.inf
-    return max(1.0, LONG * policy_floats(s)[OVERDUE] * mean_stay(s))
+    return max(1.0, LONG * policy_floats(s)[OVERDUE] * mean_stay(s)) if _reserves_late(s) else np.inf
+
+
+@kernel
+def _reserves_late(s: State) -> bool:
+    """Whether room is expected later than it appears, and on one server only."""
+    return bool(policy_ints(s)[GUESSED] and s.n_servers == 1)
 
 
 @kernel

@@ -41,6 +41,8 @@ GO_ON = MEMORY.count("go_on", kept=False)
 # `expected`
 PLAN = MEMORY.count("plan", kept=False)
 """where `make_plan` is"""
+GUESSED = MEMORY.count("guessed", kept=False)
+"""whether durations are users' estimates, not the truth"""
 RESERVATION = reservation.declare(MEMORY)
 
 # `gains`

@@ -80,7 +80,7 @@ class GuardedOptions(BetaOptions, FitOptions):
     )
     durations: Literal["auto", "none", "exact", "estimate"] = Field(
         "auto",
-        description="how long jobs are expected to run. none: not known; exact: as each job says (in simulations: the truth); estimate: users' estimates (simulations, column `estimate` of a trace); auto: estimate where a trace has them, else none",
+        description="how long jobs are expected to run. none: not known; exact: as each job says, to be relied on (in simulations: the truth); estimate: users' estimates, mostly too long (in simulations: column `estimate` of a trace); auto: estimate where a trace has them, else none",
     )
 
 
@@ -127,6 +127,7 @@ class Guarded(Policy):
         whole[memory.MAKE_USE], whole[memory.GO_ON] = late(turning.make_use), late(turning.go_on)
         if self.needs_durations:
             whole[memory.PLACE], whole[memory.PLAN] = late(expected.place), late(expected.make_plan)
+            whole[memory.GUESSED] = self.uses_estimates
         real[memory.BASE], real[memory.EXPONENT], real[memory.POWER] = o.tightness, o.size_exponent, o.scarcity
         real[memory.FLOOR], real[memory.STANDING], real[memory.PERSISTENCE] = o.floor, o.standing, o.persistence
         real[memory.PATIENCE], real[memory.OVERDUE] = o.patience, o.overdue
