@@ -18,7 +18,8 @@ from scipy import stats
 from slotwise.errors import InputError
 from slotwise.model.scenario import Scenario
 from slotwise.workloads.laws import effective_rates
-from slotwise.workloads.source import Chunk, Source, TraceSource, open_source
+from slotwise.workloads.processes import Renewal
+from slotwise.workloads.source import Chunk, MergedSource, Source, TraceSource, open_source
 
 MMPP = {"law": "mmpp", "rates": [1.0, 6.0], "sojourns": [4.0, 1.0]}
 OFF_AND_ON = {"law": "mmpp", "rates": [0.0, 1.0, 3.0], "sojourns": [2.0, 1.0, 0.5]}
@@ -100,6 +101,37 @@ def test_chunks_do_not_change_the_stream(arrivals: dict[str, Any]) -> None:
     parts = [take(source, int(size), int(size)) for size in sizes]
     n = int(sizes.sum())
     assert np.array_equal(np.concatenate([part.time for part in parts])[:30_000], whole.time[: min(n, 30_000)])
+
+
+@pytest.mark.parametrize("arrivals", ARRIVALS, ids=lambda law: law["law"])
+@pytest.mark.parametrize("expected", [1, 700, 20_000, 2**62])
+def test_what_is_expected_does_not_change_the_stream(arrivals: dict[str, Any], expected: int) -> None:
+    """Whether fewer or more jobs come than the source was told."""
+    of = scenario([1.0, 0.0, 0.001, 30.0], arrivals, {"law": "hyperexponential", "scv": 4.0})
+    source, whole, have = open_source(of, effective_rates(of), SeedSequence(1)), jobs(of, 20_000), 0
+    while have < 20_000:
+        chunk = source.next(777, max(1, expected - have))
+        n = min(len(chunk), 20_000 - have)
+        for key in ("time", "job_type", "duration"):
+            assert np.array_equal(getattr(chunk, key)[:n], getattr(whole, key)[have : have + n])
+        have += n
+
+
+def test_a_source_that_knows_how_many_come_draws_little_more() -> None:
+    drawn, calls, rng = 0, 0, np.random.default_rng(1)
+
+    def service(n: int) -> Any:
+        nonlocal drawn, calls
+        drawn, calls = drawn + n, calls + 1
+        return rng.standard_exponential(n)
+
+    rates = np.full(100, 2.0)
+    arrivals = [Renewal(np.random.default_rng(j).standard_exponential, 2.0) for j in range(100)]
+    source, have, n = MergedSource([*arrivals], [service] * 100, rates), 0, 50_000
+    while have < n:
+        have += len(source.next(min(7_000, n - have), n - have))
+    assert drawn < 1.2 * n
+    assert calls < 2.2 * 100
 
 
 @pytest.mark.parametrize("arrivals", ARRIVALS, ids=lambda law: law["law"])

@@ -161,7 +161,7 @@ def read(
         lost_work=float(m.lost_work),
         wait_sums=a["wait_sums"].copy(),
         wait_bins=a["wait_bins"].copy(),
-        waiting_bins=a["waiting_bins"].copy(),
+        waiting_bins=meters.waiting_bins(),
         slowdown_mean=1.0 + float(m.slowdown_sum / started) if started else float("nan"),
         slowdown_bins=a["slowdown_bins"].copy(),
         final_queue=store.arrays["queue_length"].copy(),

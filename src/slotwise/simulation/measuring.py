@@ -54,9 +54,9 @@ from slotwise.simulation.meter import (
     samples,
     shift,
     slowdown_bins,
+    still_waiting,
     wait_bins,
     wait_sums,
-    waiting_bins,
 )
 
 
@@ -218,17 +218,19 @@ def take_sample(s: State, m: Meter) -> None:
     """One row of the time series; when the buffer is full every second row goes and the step doubles."""
     table = samples(m)
     if m.n_samples == SAMPLES:
-        for n in range(SAMPLES // 2):
-            for column in range(FIRST_COLUMNS + s.n_types):
-                table[n, column] = table[2 * n, column]
+        for n in range(1, SAMPLES // 2):
+            kept, row = table[natural(n)], table[natural(2 * n)]
+            for column in range(natural(FIRST_COLUMNS + s.n_types)):
+                kept[column] = row[column]
         m.n_samples = SAMPLES // 2
         m.sample_every *= 2.0
         m.next_sample = table[m.n_samples - 1, 0] + m.sample_every
         return
     row = table[m.n_samples]
     row[0], row[1], row[2], row[3] = m.next_sample, s.n_waiting, s.n_running, s.n_stalled
-    for j in range(s.n_types):
-        row[FIRST_COLUMNS + j] = queue_length(s)[j]
+    waiting, lengths = row[FIRST_COLUMNS:], queue_length(s)  # looked up once, so that many are written at a time
+    for j in range(natural(s.n_types)):
+        waiting[j] = lengths[j]
     m.n_samples += 1
     m.next_sample += m.sample_every
 
@@ -269,7 +271,8 @@ def finish(s: State, a: Agenda, m: Meter) -> None:
             j, arrival, thrown_back = jobs(s)[i, TYPE], stays(a)[i, ARRIVAL], stays(a)[i, THROWN_BACK]
             queue_area(m)[j] += a.now - max(arrival, thrown_back, m.measured_from)
             if arrival >= m.measured_from and thrown_back < arrival:
-                waiting_bins(m)[j, bin_of(a.now - arrival)] += 1
+                still_waiting(m)[natural(m.n_still)] = j * BINS + bin_of(a.now - arrival)
+                m.n_still += 1
                 longest = wait_sums(m)[j, LARGEST]
                 wait_sums(m)[j, LARGEST] = max(longest, a.now - arrival)
     if not s.keeps_use:

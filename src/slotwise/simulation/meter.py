@@ -52,6 +52,7 @@ class Meter:
     lost: int  # jobs that a failing server threw back
     lost_work: float
     n_noted: int  # waits that are not in their histograms yet
+    n_still: int  # those who came after the warm-up and still wait when the run ends
     oldest: int  # the job that has waited longest, -1: not known
     oldest_born: int  # its sequence number
     # the record of single jobs
@@ -72,7 +73,7 @@ class Meter:
     at_wait_bins: int
     at_noted: int
     at_at_once: int
-    at_waiting_bins: int
+    at_still_waiting: int
     at_slowdown_bins: int
     at_samples: int
     at_row_of: int
@@ -154,9 +155,9 @@ def noted(m: Meter) -> NDArray[np.int64]:
 
 
 @kernel
-def waiting_bins(m: Meter) -> NDArray[np.int64]:
-    """(J, BINS): histogram of how long those have waited who came after the warm-up and still wait when the run ends."""
-    return int_rows(m.at_waiting_bins, m.n_types, BINS)
+def still_waiting(m: Meter) -> NDArray[np.int64]:
+    """(N,): the first n_still are of those who came after the warm-up and still wait when the run ends: places in `all_wait_bins` by how long they have waited."""
+    return ints(m.at_still_waiting, m.max_jobs)
 
 
 @kernel
@@ -200,7 +201,6 @@ class MeterStore(RecordStore):
         self.put("wait_bins", np.zeros((J, BINS), np.int64))
         self.put("at_once", np.zeros(J, np.int64))
         self.put("noted", np.zeros(NOTED, np.int64))
-        self.put("waiting_bins", np.zeros((J, BINS), np.int64))
         self.put("slowdown_bins", np.zeros(BINS, np.int64))
         self.put("samples", np.zeros((SAMPLES, FIRST_COLUMNS + J)))
         m.recording, m.max_rows, m.oldest = record_jobs, NEVER, -1
@@ -211,8 +211,16 @@ class MeterStore(RecordStore):
     def grow(self, max_jobs: int) -> None:
         """Make room for job numbers up to max_jobs."""
         self.record.max_jobs = max_jobs
+        self.put("still_waiting", np.zeros(max_jobs, np.int64))
         if self.record.recording:
             self.lengthen("row_of", np.zeros(max_jobs, np.int64))
+
+    def waiting_bins(self) -> NDArray[np.int64]:
+        """(J, BINS): histogram of how long those have waited who came after the warm-up and still wait when the run ends. They are few, and it is large:
+        it is made when all is over."""
+        found = np.zeros((self.record.n_types, BINS), np.int64)
+        np.add.at(found.reshape(-1), self.arrays["still_waiting"][: self.record.n_still], 1)
+        return found
 
     def more_rows(self) -> None:
         """Make room for more recorded jobs."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -235,7 +236,9 @@ def _drive(
         else:
             if stopped is not None and stopped():
                 raise StoppedError
-            chunk = source.next(FIRST_CHUNK if chunk is _Empty else limits.chunk(a))
+            to_come = limits.to_come(a)
+            most = FIRST_CHUNK if chunk is _Empty else max(FIRST_CHUNK, min(CHUNK, to_come))
+            chunk = source.next(most, to_come)
             if len(chunk) == 0:
                 if limits.until is None or a.at_job == 0:
                     return kept
@@ -283,6 +286,8 @@ class _Limits:
     jobs: int | None
     until: float | None
     warmup: float
+    rate: float
+    """arrivals per unit time"""
 
     @classmethod
     def of(cls, task: Task) -> _Limits:
@@ -294,12 +299,12 @@ class _Limits:
                 events = task.events or DEFAULT_EVENTS
                 if jobs.period is not None:
                     until, warm = whole_periods(jobs.period, jobs.rate, events, share)
-                    return cls(None, None, until, warm / until)
+                    return cls(None, None, until, warm / until, jobs.rate)
             else:
                 n_jobs = jobs.count
         elif n_jobs is not None:
             n_jobs += jobs.running
-        return cls(events, n_jobs, run.until, share)
+        return cls(events, n_jobs, run.until, share, jobs.rate)
 
     def write(self, agenda: Any, meter: Any, jobs: Jobs) -> None:
         if self.events is not None:
@@ -312,14 +317,15 @@ class _Limits:
         meter.sample_every = (1.0 if jobs.period is None else ODD) / max(jobs.rate, 1e-300)
         meter.slowdown_floor = 0.01 * jobs.typical_service
 
-    def chunk(self, agenda: Any) -> int:
-        """So many jobs are drawn at a time: hardly more than can still come, for with many types each chunk draws ahead for all of them."""
-        left = CHUNK
+    def to_come(self, agenda: Any) -> int:
+        """About so many jobs will still come, at least 1. Of events every second is an arrival, unless queues grow."""
         if self.events is not None:
-            left = self.events - int(agenda.events)
+            left = (self.events - agenda.events) / 2
         elif self.jobs is not None:
-            left = self.jobs - int(agenda.arrivals)
-        return max(FIRST_CHUNK, min(CHUNK, left))
+            left = self.jobs - agenda.arrivals
+        else:
+            left = self.rate * (self.until - agenda.now) if self.until is not None else 0
+        return max(1, math.ceil(min(left, 2.0**62)))
 
     def done(self, agenda: Any, now: float) -> float:
         """The share of the run that is done."""

@@ -45,7 +45,8 @@ MOST_BUFFERED = 1 << 18
 """arrivals of all types that are drawn ahead, about"""
 FIRST_BLOCK = 64
 GROWTH = 4
-"""arrivals of the busiest type that are drawn at first; then so many times as many each time: short runs draw little, and few calls are made for many types"""
+"""arrivals of the busiest type that are drawn at first; then, where nobody knows how many will come, so many times as many each time: short runs draw little,
+and few calls are made for many types"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +68,9 @@ class Chunk:
 class Source(Protocol):
     """A stream of jobs."""
 
-    def next(self, at_most: int) -> Chunk:
-        """The next jobs, 1 to `at_most` of them; none means that nothing will ever come again."""
+    def next(self, at_most: int, to_come: int = 0) -> Chunk:
+        """The next jobs, 1 to `at_most` of them; none means that nothing will ever come again. About `to_come` will be asked for, these included (0: nobody
+        knows): it says how far to draw ahead, and changes no job."""
 
 
 def open_source(scenario: Scenario, rates: Floats, seed: SeedSequence) -> Source:
@@ -117,14 +119,16 @@ class MergedSource:
         most = min(MOST_BLOCK, max(FIRST_BLOCK, MOST_BUFFERED // len(rates)))
         share = rates / rates.max() if rates.any() else rates
         self._largest = np.maximum(1, np.ceil(most * share)).astype(np.int64)
-        self._size = np.maximum(1, np.ceil(FIRST_BLOCK * share)).astype(np.int64)
+        self._first = np.maximum(1, np.ceil(FIRST_BLOCK * share)).astype(np.int64)
+        self._part = share / max(1.0, share.sum())
+        self._size = self._first.copy()
         self._position = np.zeros(len(rates), dtype=np.int64)
         self._times = np.full((len(rates), most), np.inf)
         self._durations = np.zeros((len(rates), most))
         for row in range(len(rates)):
             self._refill(row)
 
-    def next(self, at_most: int) -> Chunk:
+    def next(self, at_most: int, to_come: int = 0) -> Chunk:
         """The next `at_most` jobs; none where all rates are 0."""
         _check(at_most)
         time, job_type, duration = np.empty(at_most), np.empty(at_most, dtype=np.int64), np.empty(at_most)
@@ -141,11 +145,19 @@ class MergedSource:
                 filled,
             )
             empty = np.flatnonzero(self._position == self._size)
-            for row in empty:
-                self._size[row] = min(GROWTH * self._size[row], self._largest[row])
-                self._refill(int(row))
+            for row in empty.tolist():
+                self._size[row] = self._block(row, max(1, to_come - filled) if to_come else 0)
+                self._refill(row)
             if filled == at_most or len(empty) == 0:
                 return Chunk(time[:filled], job_type[:filled], duration[:filled], None)
+
+    def _block(self, row: int, to_come: int) -> int:
+        """How many of this type are drawn next. Of N jobs that come, N p are expected to be of a type with the share p, and N p + 2 sqrt(N p) are seldom too few:
+        so a run draws little that it does not use, and with many types, where a call costs as much as hundreds of draws, in few calls."""
+        if to_come == 0:
+            return int(min(GROWTH * self._size[row], self._largest[row]))
+        mean = to_come * self._part[row]
+        return int(min(max(self._first[row], mean + 2.0 * mean**0.5), self._largest[row]))
 
     def _refill(self, row: int) -> None:
         process = self._arrivals[row]
@@ -206,7 +218,7 @@ class BatchSource:
         self._ready = Chunk(np.empty(0), np.empty(0, dtype=np.int64), np.empty(0), None)
         self._position = 0
 
-    def next(self, at_most: int) -> Chunk:
+    def next(self, at_most: int, to_come: int = 0) -> Chunk:
         """The next 1 to `at_most` jobs; a chunk may end within a batch."""
         _check(at_most)
         while self._position == len(self._ready):
@@ -258,7 +270,7 @@ class TraceSource:
         )
         self._position = 0
 
-    def next(self, at_most: int) -> Chunk:
+    def next(self, at_most: int, to_come: int = 0) -> Chunk:
         """The next `at_most` jobs, fewer at the end, then none."""
         _check(at_most)
         here = slice(self._position, self._position + at_most)
