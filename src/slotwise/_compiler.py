@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numba
 from llvmlite import binding
@@ -239,7 +239,30 @@ class _Passes(PassManager):  # type: ignore[misc]
         pss.run_finalizer(internal_state)
 
 
+class _Typing:
+    """Numba's typing context, which here remembers what operators and builtin functions make of which types. Numba tries all ways to add, from
+    the unlikely ones on, for every sum, and writes down why each would not do."""
+
+    _found: ClassVar[dict[Any, Any]] = {}
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    def resolve_function_type(self, function: Any, args: Any, kws: Any) -> Any:
+        """As Numba's."""
+        if kws or not isinstance(function, types.Function):
+            return self._context.resolve_function_type(function, args, kws)
+        signature = self._found.get((function, args))
+        if signature is None:
+            signature = self._found[function, args] = self._context.resolve_function_type(function, args, kws)
+        return signature
+
+
 def _passes(state: Any) -> Any:
+    state.typingctx = _Typing(state.typingctx)
     found = _Passes("slotwise")
     steps = DefaultPassBuilder.define_nopython_pipeline(state).passes
     found.passes[:] = [step for step in steps if step[0]._name not in UNUSED]
