@@ -3,7 +3,8 @@
 Numba optimises every function, with all that it calls, down to machine code and keeps that on disk, though most kernels are only
 ever called by others, which contain them. Here a kernel has two faces. As a part of others it is typed, lowered and tidied up, no more. As one
 that Python calls, or as a policy's hook, it is linked with its parts, optimised and cached. Optimised twice: the second time
-what was inlined the first time is small enough to be inlined further (measured: 10 % of the simulator's speed).
+what was inlined the first time is small enough to be inlined further (measured: 10 % of the simulator's speed). Inlining is all
+that the first time is for, so it is made quickly.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numba
 from llvmlite import binding
@@ -46,6 +47,8 @@ UNUSED = {
 
 FEW_PARTS = 8
 """that a small kernel calls, with what they call"""
+QUICK, THOROUGH = 1, 3
+"""LLVM's levels of optimisation"""
 ENVIRONMENT = "_ZN08NumbaEnv"
 """begins the names of functions' environments"""
 
@@ -136,10 +139,10 @@ class _Whole(JITCodeLibrary):  # type: ignore[misc]
                 # What is called once is inlined, and nothing is kept for others. Not "internal": such a function still has a name in machine
                 # code, by which the loader would give it, with arguments left out that it does not use, to whoever brings one of that name.
                 function.linkage = "private"
-        self._optimize(vectorized=False)
-        self._optimize(vectorized=True)
+        self._optimize(QUICK, vectorized=False)
+        self._optimize(THOROUGH, vectorized=True)
 
-    def _optimize(self, *, vectorized: bool) -> None:
+    def _optimize(self, level: int, *, vectorized: bool) -> None:
         """Loops of large kernels are not unrolled: most go over a few types or resources, and were slower for it (guarded by 5 %), and longer compiled.
         Those of small ones, such as a look at a long table, are."""
         codegen = self._codegen
@@ -147,7 +150,7 @@ class _Whole(JITCodeLibrary):  # type: ignore[misc]
             loop_vectorize=False, slp_vectorize=False, opt=0, cost="cheap"
         )
         passes.run(self._final_module, builder)  # counts of references that cancel out
-        options = binding.create_pipeline_tuning_options(speed_level=3)
+        options = binding.create_pipeline_tuning_options(speed_level=level)
         options.loop_vectorization, options.slp_vectorization = vectorized, False
         options.loop_unrolling = vectorized and self._small
         builder = binding.create_pass_builder(codegen._tm, options)
@@ -236,7 +239,30 @@ class _Passes(PassManager):  # type: ignore[misc]
         pss.run_finalizer(internal_state)
 
 
+class _Typing:
+    """Numba's typing context, which here remembers what operators and builtin functions make of which types. Numba tries all ways to add, from
+    the unlikely ones on, for every sum, and writes down why each would not do."""
+
+    _found: ClassVar[dict[Any, Any]] = {}
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    def resolve_function_type(self, function: Any, args: Any, kws: Any) -> Any:
+        """As Numba's."""
+        if kws or not isinstance(function, types.Function):
+            return self._context.resolve_function_type(function, args, kws)
+        signature = self._found.get((function, args))
+        if signature is None:
+            signature = self._found[function, args] = self._context.resolve_function_type(function, args, kws)
+        return signature
+
+
 def _passes(state: Any) -> Any:
+    state.typingctx = _Typing(state.typingctx)
     found = _Passes("slotwise")
     steps = DefaultPassBuilder.define_nopython_pipeline(state).passes
     found.passes[:] = [step for step in steps if step[0]._name not in UNUSED]
