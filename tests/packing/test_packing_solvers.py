@@ -357,3 +357,35 @@ def test_a_type_that_is_not_allowed_has_no_say(name: str, resources: int) -> Non
     assert solver.r == without.r
     if name in EXACT or name == "approximate":
         assert weight == 10.0
+
+
+@pytest.mark.core
+def test_one_resource_with_many_sizes() -> None:
+    """The same bits, and the same of equal choices, as by the recursion type after type."""
+    rng = np.random.default_rng(5)
+    for n in range(INSTANCES):
+        J, whole = int(rng.integers(1, 30)), int(rng.integers(1, 60))
+        sizes = rng.integers(1, whole + 4, J)
+        sizes[0] = 1
+        weights = [rng.random(J), rng.integers(0, 4, J) * 1.0, 0.37 * sizes + 0.1 * rng.integers(0, 2, J)][n % 3]
+        allowed = rng.random(J) < 0.9
+        space = Space.additive(sizes.reshape(-1, 1), np.array([whole]), allowed)
+        if not len(space.fitting):
+            continue
+        order, room = rng.permutation(J), int(rng.integers(0, whole + 1))
+        solver = make_solver("dp", space)
+        out, weight = run(solver, weights, np.array([room]), order)
+        step = int(np.gcd.reduce(sizes[space.fitting]))
+        most, choice = [0.0] * (room // step + 1), [-1] * (room // step + 1)
+        for cell in range(len(most)):
+            for j in order:
+                if allowed[j] and sizes[j] <= cell * step:
+                    here = most[cell - sizes[j] // step] + weights[j]
+                    if choice[cell] < 0 or here > most[cell]:
+                        most[cell], choice[cell] = here, j
+        found, cell = np.zeros(J, np.int64), len(most) - 1
+        while choice[cell] >= 0:
+            found[choice[cell]] += 1
+            cell -= sizes[choice[cell]] // step
+        assert out.tolist() == found.tolist()
+        assert weight == pytest.approx(most[-1])

@@ -14,7 +14,7 @@ from slotwise._kernel import JIT
 from slotwise.model import Integers
 from slotwise.model.sizes import LARGEST
 from slotwise.packing import Space
-from slotwise.scheduling import bitmap, chance, firsttree, fitindex, queues
+from slotwise.scheduling import bitmap, chance, drive, firsttree, fitindex, queues
 from slotwise.scheduling.chance import words_of
 from slotwise.scheduling.moves import reindex
 from slotwise.scheduling.policies import make_policy
@@ -304,3 +304,26 @@ def test_chance_is_marsaglias_xorshift_and_uniform() -> None:
     assert min(u) >= 0.0
     assert max(u) < 1.0
     assert abs(np.mean(u) - 0.5) < 4 * (1 / 12 / n) ** 0.5
+
+
+@pytest.mark.core
+def test_an_only_server_is_found_and_filed_when_another_comes() -> None:
+    store = store_of("best-fit", [[1]], [[20]], 2)
+    state: Any = store.state
+    hook, rows, free = store.policy.hooks(("join",)).join, store.arrays["servers"], store.arrays["free"]
+    drive.join(state, 0, 0, hook)
+    free[0] = 5
+    reindex(state, 0)
+    order = np.zeros(2, np.int64)
+    for need, found in ((5, 0), (6, -1)):
+        assert fitindex.best(state, np.array([need])) == found
+        assert fitindex.count(state, np.array([need]), -1) == 1 + found
+    assert fitindex.count(state, np.array([1]), 0) == 0
+    assert fitindex.filed(state, order) == 1
+    rows[0, STATUS] = DRAINING
+    assert fitindex.filed(state, order) == 0
+    rows[0, STATUS] = PRESENT
+    drive.join(state, 1, 0, hook)
+    assert [fitindex.best(state, np.array([need])) for need in (5, 6)] == [0, 1]
+    assert fitindex.count(state, np.array([5]), -1) == 2
+    assert fitindex.filed(state, order) == 2

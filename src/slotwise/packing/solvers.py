@@ -223,8 +223,10 @@ def _dp(space: Space, epsilon: float, budget: int | None) -> Solver:
         )
     J, R = demand.shape
     reason = f"recursion over a grid of {' x '.join(str(step + 1) for step in steps)} capacities"
-    params = np.zeros(1), _whole_params(space, *divisors)
-    return Solver("dp", "dp", 1.0, True, reason, space, DP, None, *params, cells, cells + J * R + J + 3 * R)
+    sizes = -(-demand // np.array(divisors))
+    params = np.zeros(1), _whole_params(space, *divisors, *sizes.reshape(-1).tolist())
+    room = (2 if R == 1 else 1) * cells, cells + J + 3 * R
+    return Solver("dp", "dp", 1.0, True, reason, space, DP, None, *params, *room)
 
 
 def _whole_params(space: Space, *more: int) -> I8:

@@ -178,7 +178,10 @@ def set_up(s: State, server: int, c: int) -> None:
     if s.keeps_free:
         for r in range(s.n_resources):
             free(s)[server, r] = capacity(s)[c, r]
+    alone = s.n_places == 1 and server > 0
     s.n_places = max(s.n_places, server + 1)
+    if alone:
+        reindex(s, 0)  # it was in no index
     open_up(s, server)
 
 

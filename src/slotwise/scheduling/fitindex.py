@@ -10,6 +10,8 @@ Searches see groups in an order that depends on nothing but what there is: by cl
 history of the index never decides anything. Within a group the server that was filed last comes first; that order is part of what a
 scheduler knows (`slotwise.scheduling.situation`).
 
+Where there is but one server, as in the log of a parallel machine, nothing is filed (`moves.reindex`), and searches look at that one.
+
 Row layout of `groups`: CLASS_OF, FIRST (server), SIZE, NEXT_IN_CELL, PREVIOUS_IN_CELL, CELL, HOME (its place in the table by its hash).
 """
 
@@ -137,20 +139,30 @@ def clear(s: State) -> None:
 @kernel
 def update(s: State, server: int) -> None:
     """The server's free room, or whether it takes jobs, has changed: file it anew."""
-    row = servers(s)[server]
     if chains(s)[server, GROUP] >= 0:
         _remove(s, server)
-    if row[STATUS] == PRESENT and row[MODE] != STALLED and not _overfull(s, server):
+    if _takes_jobs(s, server):
         _insert(s, server)
 
 
 @kernel
-def _overfull(s: State, server: int) -> bool:
-    """Whether jobs that another policy had packed by what they really ask for take more than there is by the demands of their types."""
-    signs = np.int64(0)
+def _takes_jobs(s: State, server: int) -> bool:
+    """Whether the server belongs into the index: not where jobs that another policy packed by what they ask for take more than there is by their types."""
+    row, signs = servers(s)[server], np.int64(0)
     for r in range(s.n_resources):
         signs |= free(s)[server, r]
-    return bool(signs < 0)
+    return bool(row[STATUS] == PRESENT and row[MODE] != STALLED and signs >= 0)
+
+
+@kernel
+def only_server(s: State, need: NDArray[np.int64]) -> int:
+    """What `best` finds where there is but one server: that one if it takes jobs and has room, else -1."""
+    if not _takes_jobs(s, 0) or not may_hold(s, servers(s)[0, CLASS]):
+        return -1
+    for r in range(s.n_resources):
+        if free(s)[0, r] < need[r]:
+            return -1
+    return 0
 
 
 @kernel
@@ -383,6 +395,8 @@ def group_after(s: State, g: int, mask: int) -> int:
 @kernel
 def best(s: State, need: NDArray[np.int64]) -> int:
     """A server of least score whose free room covers the need, -1 where there is none."""
+    if s.n_places == 1:
+        return only_server(s, need)
     R, all_groups, rooms = s.n_resources, groups(s), group_free(s)
     least, winner = np.inf, -1
     for c in range(s.n_classes):
@@ -439,6 +453,8 @@ def may_hold(s: State, c: int) -> bool:
 @kernel
 def count(s: State, need: NDArray[np.int64], k: int) -> int:
     """How many servers cover the need (k < 0), or number k of them, in the order of searches."""
+    if s.n_places == 1:
+        return 1 + only_server(s, need) if k < 0 else 0
     seen = 0
     for c in range(s.n_classes):
         words = filled(s)[c]
@@ -469,6 +485,9 @@ def count(s: State, need: NDArray[np.int64], k: int) -> int:
 @kernel
 def filed(s: State, order: NDArray[np.int64]) -> int:
     """Write the servers of the index into `order` so that filing them in that order gives the same index; returns how many."""
+    if s.n_places == 1:
+        order[0] = 0
+        return int(_takes_jobs(s, 0))
     n = 0
     for c in range(s.n_classes):
         g = first_group(s, c)

@@ -189,8 +189,8 @@ def hold_room(s: State, j: int, server: int, sign: int) -> None:
 
 @kernel
 def reindex(s: State, server: int) -> None:
-    """Tell the indexes that the server's free room, or whether it takes jobs, has changed."""
-    if s.hook_reindex != 0:
+    """Tell the indexes that the server's free room, or whether it takes jobs, has changed. That of free room knows an only server without being told."""
+    if s.hook_reindex != 0 and (s.n_places != 1 or s.keeps_tree):
         call_at(s.hook_reindex, s, server, 0)
 
 

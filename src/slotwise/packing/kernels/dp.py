@@ -5,12 +5,21 @@ demands, so the grid has floor(capacity_n / g_n) + 1 steps in that direction. Wh
 by some type, weights of zero included; so the way back, which goes on until nothing fits, ends in a maximal
 configuration by itself. It takes at each step the earliest type in `order` that attains G[u]: the result is
 the best configuration whose counts, read in `order`, are lexicographically largest.
+
+With one resource and types of many sizes, all sizes k are looked at, several at a time: G[u + k] = max(G[u + k], G[u] + v_k), v_k the most that a type of
+size k weighs. These are the same sums, so the same bits; the way back then looks for the types that attain them.
 """
 
 from __future__ import annotations
 
+import math
+
+from slotwise._index import natural
 from slotwise._kernel import kernel
 from slotwise.packing.kernels.fill import F8, I8, total
+
+DENSE = 8
+"""capacities for each type: with no more it takes less time to look at all sizes, several at a time, than at those of the types one by one"""
 
 
 @kernel
@@ -25,16 +34,16 @@ def dp(
     params_i: I8,
     out: I8,
 ) -> float:
-    """params_i after the J types: g_n for each resource. Scratch: one float a cell; one integer a cell, J R + J + 3 R more."""
+    """params_i after the J types: g_n for each resource, then w_jn / g_n for each type and resource, so that no call divides for each. Rounded up: g is the
+    gcd of the types that fit the whole server, a larger one must stay too large. Scratch: one float a cell, two with one resource; one integer a cell, J + 3 R more."""
     J, R = demand.shape
     steps = scratch_i[:R]
     stride = scratch_i[R : 2 * R]
     at = scratch_i[2 * R : 3 * R]
     offset = scratch_i[3 * R : 3 * R + J]
-    size = scratch_i[3 * R + J : 3 * R + J + J * R]
-    choice = scratch_i[3 * R + J + J * R :]
+    choice = scratch_i[3 * R + J :]
     best = scratch_f
-    divisor = params_i[J : J + R]
+    divisor, size = params_i[J : J + R], params_i[J + R :]
 
     cells = 1
     for n in range(R - 1, -1, -1):
@@ -47,13 +56,16 @@ def dp(
         offset[j] = 0
         inside = params_i[j] > 0
         for n in range(R):
-            # Rounded up: the gcd is that of the types that fit the whole server, a larger one must stay too large.
-            size[j * R + n] = -(-demand[j, n] // divisor[n])
             if size[j * R + n] > steps[n]:
                 inside = False
         if inside:
             for n in range(R):
                 offset[j] += size[j * R + n] * stride[n]
+
+    if R == 1 and cells <= DENSE * J:
+        _fill_line(weights, offset, best[:cells], scratch_f[cells : 2 * cells])
+        _go_back(weights, offset, best, order, cells - 1, out)
+        return total(weights, out)
 
     for cell in range(cells):
         best[cell] = 0.0
@@ -84,3 +96,37 @@ def dp(
         out[j] += 1
         cell -= offset[j]
     return total(weights, out)
+
+
+@kernel
+def _fill_line(weights: F8, offset: I8, best: F8, most: F8) -> None:
+    """G[u] into `best`, and v_k into `most`."""
+    smallest = cells = natural(len(best))
+    for cell in range(cells):
+        best[cell] = most[cell] = -math.inf
+    for j in range(len(offset)):
+        k = natural(offset[j])
+        if k > 0:
+            smallest = min(smallest, k)
+            most[k] = max(most[k], weights[j])
+    for cell in range(cells):
+        if cell < smallest:
+            best[cell] = 0.0  # nothing fits
+        here, later, sizes = best[cell], best[cell + smallest :], most[smallest:]
+        for k in range(len(later)):
+            weight = here + sizes[k]
+            later[k] = weight if weight > later[k] else later[k]
+
+
+@kernel
+def _go_back(weights: F8, offset: I8, best: F8, order: I8, cell: int, out: I8) -> None:
+    """From a cell on: the earliest type that attains G[u], and the next."""
+    i = 0
+    while i < len(order):
+        j = order[i]
+        if 0 < offset[j] <= cell and best[cell - offset[j]] + weights[j] == best[cell]:
+            out[j] += 1
+            cell -= offset[j]
+            i = 0
+        else:
+            i += 1

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from slotwise._kernel import kernel
 from slotwise.scheduling import fitindex
-from slotwise.scheduling.policies.fitting import fits
 from slotwise.scheduling.policies.guarded.fillings import by_type, refresh_weights, set_room
 from slotwise.scheduling.policies.guarded.gains import lasting
 from slotwise.scheduling.policies.guarded.memory import SPOILS
@@ -61,7 +60,7 @@ FEW = 32
 @kernel
 def find_server(s: State, j: int) -> int:
     """The packing server on which a job of type j, whose demand is in need(s), costs others least; -1 where it fits nowhere."""
-    winner = fitindex.best(s, need(s)) if s.n_places > 1 else _only_server(s)
+    winner = fitindex.best(s, need(s)) if s.n_places > 1 else fitindex.only_server(s, need(s))
     if winner < 0:
         return winner
     if s.actual and by_type(s):
@@ -111,14 +110,6 @@ def find_server(s: State, j: int) -> int:
                     winner, least = one, here
             g = fitindex.group_after(s, g, columns)
     return winner
-
-
-@kernel
-def _only_server(s: State) -> int:
-    """What `fitindex.best` finds where there is but one server, as in the log of a parallel machine: that one if it takes jobs and has room, else -1."""
-    if chains(s)[0, GROUP] >= 0 and fits(s, 0, need(s)):
-        return 0
-    return -1
 
 
 @kernel
