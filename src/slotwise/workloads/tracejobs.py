@@ -131,6 +131,8 @@ def jobs_of_trace(
     check_types(cluster, used)
     sizes = integers(cluster, types, DIGITS)
     running = how_many(duration, span) if warm else 0
+    as_types = sizes.demand[made.type_of]
+    actual = _actual(trace, cluster, sizes.digits, as_types, largest)
     return Jobs(
         types=types,
         sizes=sizes,
@@ -140,12 +142,12 @@ def jobs_of_trace(
             (trace.arrival - trace.arrival[0]) / time_scale,
             made.type_of.astype(np.int64),
             duration,
-            _actual(trace, cluster, sizes.digits, sizes.demand[made.type_of], largest),
+            actual,
             running,
             None if trace.estimate is None else trace.estimate / time_scale,
         ),
         has_estimates=trace.estimate is not None,
-        alike=False,
+        alike=bool((actual == as_types).all()),
         typed=made.told,
         count=len(trace) + running,
         running=running,
