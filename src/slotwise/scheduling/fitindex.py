@@ -155,7 +155,7 @@ def _takes_jobs(s: State, server: int) -> bool:
 
 
 @kernel
-def only_server(s: State, need: NDArray[np.int64]) -> int:
+def _only_server(s: State, need: NDArray[np.int64]) -> int:
     """What `best` finds where there is but one server: that one if it takes jobs and has room, else -1."""
     if not _takes_jobs(s, 0) or not may_hold(s, servers(s)[0, CLASS]):
         return -1
@@ -396,7 +396,7 @@ def group_after(s: State, g: int, mask: int) -> int:
 def best(s: State, need: NDArray[np.int64]) -> int:
     """A server of least score whose free room covers the need, -1 where there is none."""
     if s.n_places == 1:
-        return only_server(s, need)
+        return _only_server(s, need)
     R, all_groups, rooms = s.n_resources, groups(s), group_free(s)
     least, winner = np.inf, -1
     for c in range(s.n_classes):
@@ -454,7 +454,7 @@ def may_hold(s: State, c: int) -> bool:
 def count(s: State, need: NDArray[np.int64], k: int) -> int:
     """How many servers cover the need (k < 0), or number k of them, in the order of searches."""
     if s.n_places == 1:
-        return 1 + only_server(s, need) if k < 0 else 0
+        return 1 + _only_server(s, need) if k < 0 else 0
     seen = 0
     for c in range(s.n_classes):
         words = filled(s)[c]

@@ -101,7 +101,6 @@ def main() -> None:
     """One piece a line; answered by a line when it is done."""
     ahead.help_others()
     gc.disable()  # a tenth of the time; a helper does not live long
-    sys.modules["scipy"] = None  # type: ignore[assignment]  # Numba would load it for matrices, which no kernel has: 0.2 s
     for line in sys.stdin:
         compile_piece(line.strip())
         print("done", flush=True)

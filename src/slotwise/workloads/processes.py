@@ -47,7 +47,7 @@ class Renewal:
         times = self._gaps(n)
         times /= self._rate
         times[0] += self._last  # and then add up in order: the same roundings for any n
-        np.add.accumulate(times, out=times)  # np.cumsum, without its way there
+        np.add.accumulate(times, out=times)  # what np.cumsum calls in the end
         self._last = times[-1]
         return times
 

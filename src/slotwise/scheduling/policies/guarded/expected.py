@@ -219,7 +219,7 @@ def long_wait(s: State) -> float:
 
 @kernel
 def _reserves_late(s: State) -> bool:
-    """Whether room is expected later than it appears, and on one server only."""
+    """Whether there is one server, and what is known of durations are estimates, so that room mostly appears earlier than expected."""
     return bool(policy_ints(s)[GUESSED] and s.n_servers == 1)
 
 

@@ -60,7 +60,7 @@ FEW = 32
 @kernel
 def find_server(s: State, j: int) -> int:
     """The packing server on which a job of type j, whose demand is in need(s), costs others least; -1 where it fits nowhere."""
-    winner = fitindex.best(s, need(s)) if s.n_places > 1 else fitindex.only_server(s, need(s))
+    winner = fitindex.best(s, need(s))
     if winner < 0:
         return winner
     if s.actual and by_type(s):
