@@ -13,7 +13,8 @@ PACKAGE = Path(slotwise.__file__).parent
 
 # From the ground up; parts on one floor do not know each other.
 FLOORS = [
-    {"errors", "_version", "_compiler"},
+    {"errors", "_version", "_lowering"},
+    {"_compiler"},
     {"_kernel"},
     {"_index"},
     {"files"},
