@@ -91,7 +91,22 @@ def test_a_budget_stops_the_listing() -> None:
         assert not listing.complete
         assert 0 < len(listing.configurations) <= 500
         assert all(space.feasible(k) for k in listing.configurations)
-    assert not enumerate_maximal(Space.monotone(lambda k: sum(k) < 50, 12), budget=500).complete
+    counted = enumerate_maximal(space, budget=500, partial=False)
+    assert (counted.complete, len(counted.configurations)) == (False, 0)
+    assert counted.met == len(enumerate_maximal(space, budget=500).configurations)
+    many = Space.monotone(lambda k: sum(k) < 50, 12)
+    assert not enumerate_maximal(many, budget=500).complete
+    assert len(enumerate_maximal(many, budget=500, partial=False).configurations) == 0
+
+
+@pytest.mark.core
+def test_all_are_given_whether_or_not_some_would_do() -> None:
+    for space in (TABLE1, Space.monotone(lambda k: sum(k) < 4, 3)):
+        every = enumerate_maximal(space)
+        listing = enumerate_maximal(space, partial=False)
+        assert listing.complete
+        assert listing.met == len(listing.configurations)
+        assert listing.configurations.tolist() == every.configurations.tolist()
 
 
 def is_needed(points: NDArray[np.int64], i: int) -> bool:

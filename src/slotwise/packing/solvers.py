@@ -197,7 +197,7 @@ def _thinned(listed: int, hull: tuple[I8, bool]) -> str:
 
 
 def _listed(name: str, space: Space, budget: int | None) -> I8:
-    listing = enumerate_maximal(space, budget)
+    listing = enumerate_maximal(space, budget, partial=False)
     if not listing.complete:
         instead = '"greedy-fill" or "auto"'
         if space.predicate is None:
@@ -404,8 +404,8 @@ def _additive(name: str, space: Space) -> tuple[I8, I8]:
 
 def _auto(space: Space, epsilon: float, budget: int | None, followed: bool) -> Solver:
     nodes = AUTO_PREDICATE_CALLS if space.demand is None else AUTO_STEPS // space.demand.size
-    listing = enumerate_maximal(space, nodes if budget is None else budget)
-    many = f"more than {len(listing.configurations)} maximal configurations, too many to list"
+    listing = enumerate_maximal(space, nodes if budget is None else budget, partial=False)
+    many = f"more than {listing.met} maximal configurations, too many to list"
     table = None
     if listing.complete:
         rows = len(listing.configurations)

@@ -143,8 +143,9 @@ class Searched:
 
 def pricing_of(space: Space) -> Pricing:
     """The best pricing there is for the space: a full table where it is short, else a search."""
-    listed = enumerate_maximal(space, None if space.predicate is not None else LISTED)
-    if not listed.complete and space.predicate is None:
+    additive = space.predicate is None
+    listed = enumerate_maximal(space, LISTED if additive else None, partial=not additive)
+    if not listed.complete and additive:
         return Searched(space)
     rows = listed.configurations
     if listed.complete and len(rows) <= THINNED:
