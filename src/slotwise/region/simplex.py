@@ -49,6 +49,8 @@ class Program:
         self._basis = np.concatenate([1 + np.arange(J), np.full(n_classes, -1)])
         self._goal = T
         self._inverse: Vector = np.zeros((0, 0))
+        self._product: Vector = np.zeros((0, 0))
+        """room for what is taken off it"""
         self._values: Vector = np.zeros(0)
 
     def add(self, carries: Vector, c: int) -> None:
@@ -104,8 +106,7 @@ class Program:
             self._values[leaving] = least
             pivot = self._inverse[leaving] / column[leaving]
             column[leaving] = 0.0
-            changed = np.flatnonzero(column)
-            self._inverse[changed] -= column[changed, None] * pivot
+            self._inverse -= np.multiply.outer(column, pivot, out=self._product)
             self._inverse[leaving] = pivot
         return False
 
@@ -167,5 +168,6 @@ class Program:
             self._inverse = np.asarray(np.linalg.inv(matrix), dtype=np.float64)
         except np.linalg.LinAlgError:
             return False
+        self._product = np.empty_like(self._inverse)
         self._values = self._inverse @ self._right
         return True

@@ -8,6 +8,7 @@ from typing import Any
 
 from slotwise.errors import InputError, SlotwiseError
 from slotwise.model import MOST_EVENTS, Overrides, Scenario, changed, load_scenario
+from slotwise.region.ray import Columns
 from slotwise.scheduling.situation import Situation
 from slotwise.simulation import engines, sequential, takeup
 from slotwise.simulation.bounding import LowerBounds
@@ -19,6 +20,7 @@ from slotwise.simulation.result import Comparison, Result
 from slotwise.simulation.serverevents import check_pace
 from slotwise.simulation.workload import jobs_of
 from slotwise.theory.bounds import Bound
+from slotwise.theory.load import columns_of
 
 
 class InterruptedRunError(SlotwiseError):
@@ -99,10 +101,11 @@ def run_policies(
     """Every replication of every policy."""
     for choice in choices:  # first, so that a mistake is seen before anything runs
         choice.make()
-    jobs = jobs_of(scenario)
+    columns = columns_of(scenario) if scenario.workload.trace is None else None
+    jobs = jobs_of(scenario, columns)
     check_pace(scenario.cluster, jobs.rate)
     tasks = [Task(scenario, jobs, choice, record_jobs=record_jobs) for choice in choices]
-    return run_tasks(tasks, engine, on_progress)
+    return run_tasks(tasks, engine, on_progress, columns=columns)
 
 
 def run_tasks(
@@ -110,8 +113,10 @@ def run_tasks(
     engine: Engine = THREADS,
     on_progress: OnProgress | None = None,
     bounds: Sequence[Bound | None] | None = None,
+    columns: Columns | None = None,
 ) -> list[Result]:
-    """As many replications of each task as its scenario asks for. `bounds`: lower bounds that are known already."""
+    """As many replications of each task as its scenario asks for. `bounds`: lower bounds that are known already. `columns`: what is known of
+    the cluster, if all have the same."""
     for task in tasks:
         if task.work > MOST_EVENTS:
             raise InputError(
@@ -126,7 +131,7 @@ def run_tasks(
         policy = task.make_policy()
         if bound is None:
             same = id(task.jobs), id(task.scenario.cluster)
-            lower = known.setdefault(same, LowerBounds(task.scenario, task.jobs))
+            lower = known.setdefault(same, LowerBounds(task.scenario, task.jobs, columns))
             bound = lower.of(runs, knows_durations=policy.needs_durations)
         return Result(
             task.scenario,

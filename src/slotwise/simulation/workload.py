@@ -5,18 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from slotwise.model import Scenario
+from slotwise.region.ray import Columns
 from slotwise.theory.load import scaled_rates
 from slotwise.workloads.jobs import Jobs, jobs_from_laws
 from slotwise.workloads.window import Running, in_words, window_of
 
 
-def jobs_of(scenario: Scenario) -> Jobs:
-    """What arrives."""
+def jobs_of(scenario: Scenario, columns: Columns | None = None) -> Jobs:
+    """What arrives. `columns`: the cluster as the linear program of its capacity sees it, which learns from this."""
     if scenario.workload.trace is not None:
         from slotwise.workloads.tracejobs import jobs_from_trace  # with Polars, slow to import
 
         return jobs_from_trace(scenario)
-    return jobs_from_laws(scenario, scaled_rates(scenario))
+    return jobs_from_laws(scenario, scaled_rates(scenario, columns))
 
 
 def window_words(scenario: Scenario) -> str:
