@@ -131,6 +131,9 @@ class State:
     hook_line: int
     hook_solve: int
     hook_follow: int
+    # searches for configurations
+    most_nodes: int  # 0: until the search ends
+    gave_up: int  # whether the last one did not end
     # the listed candidates
     listed_best: float  # the most that one weighs, by the last question
     follow_limit: int  # with so many waiting sums may be too large to follow

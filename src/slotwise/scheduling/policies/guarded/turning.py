@@ -85,7 +85,7 @@ from slotwise.scheduling.state import (
     running,
     servers,
 )
-from slotwise.scheduling.weights import best_above, best_configuration, best_weight, holds_within
+from slotwise.scheduling.weights import about_best_weight, best_above, best_configuration, holds_within
 
 SHORT, SINCE, LOST, TRIES = 0, 1, 2, 3
 """of TURN, for each server: the share of its best weight that it lacks, since which event, what that
@@ -290,8 +290,9 @@ def go_on(s: State, server: int, give_up: int) -> None:
         _end_turn(s, server)
     else:
         refresh_weights(s)
-        best = best_weight(s, server)
-        lose(s, server, 1.0 - held_weight(s, server) / best if best > 0.0 else 0.0)
+        if drained_for(s, server) < 0:  # what a drain may take was weighed when it began
+            best = about_best_weight(s, server)
+            lose(s, server, 1.0 - held_weight(s, server) / best if best > 0.0 else 0.0)
         _open_slots(s, server)
         _place_smaller(s)
 
