@@ -22,6 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import logs
+
 ROOT = Path(__file__).resolve().parents[1]
 PAIRS = 5
 TURNS = 5
@@ -40,6 +42,8 @@ def rows() -> dict[str, dict[str, Any]]:
         for types, resources in ((3, 2), (10, 2), (30, 2), (100, 2), (10, 1), (10, 4)):
             name = f"growth: {policy}, {types} types, {resources} resources"
             found[name] = {"policy": policy, "types": types, "resources": resources}
+    for name in logs.names():
+        found[f"log: guarded, {name}, exact sizes"] = {"policy": "guarded", "log": name}
     for policy in ("algorithm1", "best-fit", "guarded"):
         found[f"from Python: {policy}"] = {"policy": policy, "python": True}
     return found
@@ -49,10 +53,14 @@ def simulating(what: dict[str, Any]) -> Callable[[], float]:
     """Seconds of an event in the simulator."""
     import slotwise
 
+    where: Any
+    if "log" in what:
+        where = slotwise.parse_scenario(json.loads(logs.path_of(what["log"]).read_text()))
+        return lambda: _per_event(slotwise.simulate(where, what["policy"], workers=1))
     if "types" in what:
         from benchmarks.growth import scenario
 
-        where: Any = scenario(what["types"], what["resources"], 20_000, 1)
+        where = scenario(what["types"], what["resources"], 20_000, 1)
         return lambda: _per_event(slotwise.simulate(where, what["policy"], workers=1))
     count = {20: 400_000, 1_000: 200_000, 100_000: 600_000}[what["servers"]]
     settings = [f"run.events={count}", "run.replications=1", f"cluster.servers.standard.count={what['servers']}"]
@@ -165,6 +173,8 @@ def compare(commit: str, names: list[str], pairs: int, turns: int) -> int:
     """A line for each row; 1 where one is slower than it may be."""
     sources, missed = (sources_of(commit), ROOT / "src"), 0
     for name in names:
+        if "log" in (what := rows()[name]):
+            logs.prepare(what["log"])
         # who compiles has each kernel on a page of its own, and runs a fifth slower than who finds all of them in the cache
         for source in sources:
             first = Worker(source)
