@@ -136,7 +136,9 @@ class Worker:
         assert self.process.stdout is not None
         self.process.stdin.write(name + "\n")
         self.process.stdin.flush()
-        return float(json.loads(self.process.stdout.readline()))
+        if not (answer := self.process.stdout.readline()):
+            raise SystemExit(f"{name}: a worker failed; what it said stands above")
+        return float(json.loads(answer))
 
     def close(self) -> None:
         """No more."""

@@ -2,7 +2,7 @@
 
 Numba's code is ready for anything: every call may raise, every array is counted by who holds it, every loop may go backwards. For one line
 such as `load(s)[j] += 1` that is a hundred lines for LLVM, which then removes nearly all of them. That was a third of the first run's wait.
-A kernel that neither raises nor allocates (`is_plain`) has none of this to begin with: a call is a call, an element is an address, and a
+A kernel that neither raises nor allocates (`_is_plain`) has none of this to begin with: a call is a call, an element is an address, and a
 loop counts. All others are lowered as Numba does it.
 """
 
@@ -23,6 +23,7 @@ LOOPS = (types.RangeType, types.RangeIteratorType, types.Pair)
 NAMES = (types.Function, types.Dispatcher, types.FunctionType, types.Module, types.NumberClass, types.Literal)
 RAISES = (ir.Raise, ir.StaticRaise, ir.DynamicRaise, ir.TryRaise)
 SUMS = ("binop", "inplace_binop", "unary")
+"""of two arrays they allocate a third"""
 OWNER, PARENT, ITEMS, ITEM_SIZE, DATA, SHAPE, STRIDES = range(7)
 """places in Numba's record of an array"""
 
