@@ -116,6 +116,19 @@ def test_wait_streams_and_exits_as_the_job_does(run: Run) -> None:
     assert env.out == "b c\n/\n"
 
 
+def test_a_relative_directory_is_the_callers(run: Run, process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(process.folder)
+    (process.folder / "below").mkdir()
+    for cwd, meant in ((".", process.folder), ("below", process.folder / "below"), ("..", process.folder.parent)):
+        assert run("submit", "--wait", "--cwd", cwd, "--", "pwd").out == f"{meant}\n"
+    with Client(process.address, token=own_token(process)) as client:
+        job = client.submit(["pwd"], cwd="below")
+        assert job.result(PATIENCE).exit_code == 0
+        assert job.output().decode() == f"{process.folder}/below\n"
+        with pytest.raises(ServiceError, match="cwd: .*'below' is relative"):
+            client.call("POST", "/v1/jobs", json={"argv": ["pwd"], "cwd": "below"})
+
+
 @pytest.mark.parametrize(
     ("argv", "code", "said"),
     [

@@ -162,7 +162,7 @@ def submit(
         "array": array,
         "name": name if name is not None else shown_as(argv),
         "env": dict(_variable(one) for one in env) if env else None,
-        "cwd": cwd or os.getcwd(),
+        "cwd": os.path.abspath(cwd or "."),
         "requires": {
             label: value.split("|") for label, value in (_pair(one, "--requires") for one in requires or [])
         },

@@ -123,8 +123,11 @@ def find_address(server: str | None = None, token: str | None = None, profile: s
 
 
 def submission(argv: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
-    """A job as the API wants it."""
-    return {"argv": list(argv), **{name: value for name, value in options.items() if value is not None}}
+    """Return a job as the API takes it. The working directory is made absolute: the service does not know the caller's."""
+    given = {name: value for name, value in options.items() if value is not None}
+    if "cwd" in given:
+        given["cwd"] = os.path.abspath(given["cwd"])
+    return {"argv": list(argv), **given}
 
 
 def place_of(what: int | str) -> str:

@@ -32,6 +32,13 @@ def a_command(argv: list[str]) -> list[str]:
     return argv
 
 
+def a_directory(path: str | None) -> str | None:
+    """Refuse a relative path: the service does not know where its caller stands."""
+    if path is not None and not path.startswith("/"):
+        raise ValueError(f"{path!r} is relative; send an absolute path")
+    return path
+
+
 def variables(env: dict[str, str]) -> dict[str, str]:
     """Refuse names that no environment can have."""
     for name in env:
@@ -68,7 +75,9 @@ class JobSpec(TypedDict, total=False):
         dict[Short, Text], Field(max_length=1000, description="environment variables"), AfterValidator(variables)
     ]
     cwd: Annotated[
-        Text | None, Field(description="the working directory; by default the home of the service's user")
+        Text | None,
+        Field(description="the working directory, absolute; by default the home of the service's user"),
+        AfterValidator(a_directory),
     ]
     name: Annotated[
         str,
