@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from house import SLOW, House
 
+from slotwise.live.addresses import find_address, token_file
 from slotwise.live.api.limits import Limits
-from slotwise.live.auth import Caller, keep_own_token, token_file
-from slotwise.live.client import find_address
+from slotwise.live.auth import Caller, keep_own_token
 
 
 @pytest.fixture(scope="module")

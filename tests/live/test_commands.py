@@ -18,7 +18,7 @@ from processes import PATIENCE, Process
 
 from slotwise.cli.main import main
 from slotwise.live import AsyncClient, Client
-from slotwise.live.client import ServiceError
+from slotwise.live.transport import ServiceError
 
 ROOT = Path(__file__).parents[2]
 CONTRACT = ("id", "state", "type", "server", "attempt", "exit_code", "submitted", "started", "ended")

@@ -9,23 +9,20 @@ from urllib.parse import quote
 
 import httpx
 
+from slotwise.live.addresses import find_address
 from slotwise.live.client import (
     ENDED,
     PIECE,
-    TIMEOUT,
     Job,
     Rhythm,
-    ServiceError,
     events_in,
-    find_address,
     first_page,
-    gone,
     job_of,
     next_page,
     place_of,
-    raise_for,
     submission,
 )
+from slotwise.live.transport import TIMEOUT, ServiceError, absent, problem_of
 
 
 class AsyncClient:
@@ -47,8 +44,9 @@ class AsyncClient:
         try:
             answer = await self._http.request(method, path, **options)
         except httpx.HTTPError as error:
-            raise gone(self.address.url, error) from None
-        raise_for(answer)
+            raise absent(self.address.url, error) from None
+        if not answer.is_success:
+            raise problem_of(answer.status_code, answer.reason_phrase, answer.content)
         return answer
 
     async def submit(self, argv: Sequence[str], **options: Any) -> int:
@@ -158,12 +156,11 @@ class AsyncClient:
                 "GET", "/v1/events", params=asked, timeout=httpx.Timeout(TIMEOUT, read=None)
             ) as answer:
                 if not answer.is_success:
-                    await answer.aread()
-                raise_for(answer)
+                    raise problem_of(answer.status_code, answer.reason_phrase, await answer.aread())
                 async for line in answer.aiter_lines():
                     for event in events_in([f"id: {seq}", line]):
                         yield event
                     if line.startswith("id: "):
                         seq = int(line[4:])
         except httpx.HTTPError as error:
-            raise gone(self.address.url, error) from None
+            raise absent(self.address.url, error) from None

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from slotwise.errors import InputError
+from slotwise.live.addresses import token_file
 from slotwise.live.store.protocol import Store
 from slotwise.live.store.records import Token
 
 ROLES = ("read", "submit", "operate")
 """each may do what those before it may"""
-HERE = ("localhost", "::1", "0.0.0.0", "::")
-"""other names of this machine for its own users"""
 EVERYONE = "*"
 """the tenant of tokens that see all jobs"""
 
@@ -93,19 +92,6 @@ class Guard:
         dropped = self.store.drop_token(identity)
         self.reload()
         return dropped
-
-
-def state_folder() -> Path:
-    """Where this user's tokens lie."""
-    base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
-    return Path(base) / "slotwise"
-
-
-def token_file(host: str, port: int) -> Path:
-    """Where the token for a service on this machine lies, so that its user's client need not be told."""
-    if host in HERE:
-        host = "127.0.0.1"
-    return state_folder() / f"token-{host.replace(':', '_')}-{port}"
 
 
 def keep_own_token(guard: Guard, host: str, port: int) -> Path:

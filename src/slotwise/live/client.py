@@ -10,39 +10,19 @@ from __future__ import annotations
 import json
 import os
 import time
-import tomllib
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
-import httpx
+from slotwise.live.addresses import find_address
+from slotwise.live.transport import Answer, ServiceError, Transport
 
-from slotwise.errors import InputError, SlotwiseError
-from slotwise.live.auth import token_file
-
-DEFAULT = "http://127.0.0.1:8700"
 ENDED = ("done", "failed", "cancelled", "lost")
-TIMEOUT = 60.0
 PATIENCE = 60.0
 """whoever waits for jobs bears a service that is away for so many seconds"""
 PAGE = 1000
 PIECE = 500
 """jobs that are asked after at once"""
-
-
-class ServiceError(SlotwiseError):
-    """The service said no, or is not there (then the status is 0)."""
-
-    def __init__(self, message: str, status: int = 0) -> None:
-        self.status = status
-        self.exit_code = InputError.exit_code if status in (400, 413, 422) else SlotwiseError.exit_code
-        super().__init__(message)
-
-    @property
-    def passing(self) -> bool:
-        """Whether it may be over in a moment: the service starts anew, or its store is away."""
-        return self.status in (0, 503)
 
 
 class Job(NamedTuple):
@@ -76,52 +56,6 @@ def job_of(values: dict[str, Any]) -> Job:
     return Job(**{name: values[name] for name in Job._fields})
 
 
-class Address(NamedTuple):
-    """Where the service is and how to be let in."""
-
-    url: str
-    token: str | None
-
-
-def config_file() -> Path:
-    """Where profiles are written down."""
-    base = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
-    return Path(base) / "slotwise" / "profiles.toml"
-
-
-def find_address(server: str | None = None, token: str | None = None, profile: str | None = None) -> Address:
-    """What was said, then the environment, then the profile, then the service on this machine with the token that it left here."""
-    profile = profile or os.environ.get("SLOTWISE_PROFILE")
-    kept: dict[str, Any] = {}
-    if profile is not None:
-        path = config_file()
-        try:
-            kept = tomllib.loads(path.read_text())[profile]
-        except FileNotFoundError:
-            raise InputError(
-                "no such file", where=str(path), remedy=f"write [{profile}] with server and token in it"
-            ) from None
-        except KeyError:
-            raise InputError(f"has no profile {profile!r}", where=str(path)) from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise InputError(f"is no TOML: {error}", where=str(path)) from None
-        if not isinstance(kept, dict) or any(not isinstance(kept.get(key, ""), str) for key in ("server", "token")):
-            raise InputError(
-                "is no profile", where=f"{path}: {profile}", remedy="write server and token as text in quotes"
-            )
-    url = (server or os.environ.get("SLOTWISE_SERVER") or kept.get("server") or DEFAULT).rstrip("/")
-    if not url.startswith(("http://", "https://")):
-        raise InputError(f"{url!r} is no address", where="--server", remedy=f"write it like {DEFAULT}")
-    found = token or os.environ.get("SLOTWISE_TOKEN") or kept.get("token")
-    if found is None:
-        parts = urlsplit(url)
-        try:
-            found = token_file(parts.hostname or "", parts.port or 80).read_text().strip()
-        except OSError:
-            found = None
-    return Address(url, found)
-
-
 def submission(argv: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
     """Return a job as the API takes it. The working directory is made absolute: the service does not know the caller's."""
     given = {name: value for name, value in options.items() if value is not None}
@@ -145,26 +79,6 @@ def next_page(asked: dict[str, Any], page: dict[str, Any], limit: int | None) ->
     """What to ask for next; None: that was all."""
     left = PAGE if limit is None else limit - len(page["jobs"])
     return None if page["next"] is None or left <= 0 else asked | {"after": page["next"], "limit": min(left, PAGE)}
-
-
-def raise_for(answer: httpx.Response, text: str | None = None) -> None:
-    """An error of the service, in its own words."""
-    if answer.is_success:
-        return
-    try:
-        detail = str(answer.json()["detail"])
-    except (ValueError, KeyError, TypeError):
-        detail = (text or answer.reason_phrase).strip()
-    if answer.status_code == 401:
-        detail += "; set SLOTWISE_TOKEN, or use a profile"
-    raise ServiceError(detail, answer.status_code)
-
-
-def gone(url: str, error: httpx.HTTPError) -> ServiceError:
-    """Nobody answers."""
-    return ServiceError(
-        f"{url}: no service answers ({error or type(error).__name__}); is `slotwise serve` running?"
-    )
 
 
 class Rhythm:
@@ -247,8 +161,7 @@ class Client:
 
     def __init__(self, server: str | None = None, token: str | None = None, profile: str | None = None) -> None:
         self.address = find_address(server, token, profile)
-        headers = {"Authorization": f"Bearer {self.address.token}"} if self.address.token else {}
-        self._http = httpx.Client(base_url=self.address.url, headers=headers, timeout=TIMEOUT)
+        self._http = Transport(self.address)
 
     def __enter__(self) -> Client:
         return self
@@ -260,14 +173,9 @@ class Client:
         """Close the connections."""
         self._http.close()
 
-    def call(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """Any request; an error of the service is raised in its own words."""
-        try:
-            answer = self._http.request(method, path, **options)
-        except httpx.HTTPError as error:
-            raise gone(self.address.url, error) from None
-        raise_for(answer)
-        return answer
+    def call(self, method: str, path: str, *, params: Mapping[str, Any] | None = None, json: Any = None) -> Answer:
+        """Return the answer to any request. Raise ServiceError, in the words of the service, where it refuses."""
+        return self._http.call(method, path, params=params, json=json)
 
     def submit(self, argv: Sequence[str], **options: Any) -> Handle:
         """Submit a command; options are the keys of the API: needs, type, env, cwd, name, key, on_loss, array, ..."""
@@ -375,16 +283,7 @@ class Client:
     def events(self, after: int | None = None, *, follow: bool = True) -> Iterator[dict[str, Any]]:
         """The journal, row by row; each has `seq`."""
         asked: dict[str, Any] = {"follow": follow} | ({} if after is None else {"after": after})
-        try:
-            with self._http.stream(
-                "GET", "/v1/events", params=asked, timeout=httpx.Timeout(TIMEOUT, read=None)
-            ) as answer:
-                if not answer.is_success:
-                    answer.read()
-                raise_for(answer)
-                yield from events_in(answer.iter_lines())
-        except httpx.HTTPError as error:
-            raise gone(self.address.url, error) from None
+        yield from events_in(self._http.lines("/v1/events", asked))
 
 
 def events_in(lines: Iterable[str]) -> Iterator[dict[str, Any]]:

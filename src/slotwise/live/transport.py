@@ -1,0 +1,185 @@
+"""HTTP to the service over TCP, TLS or a Unix socket.
+
+Standard library only: every command of the client imports this module and must start within 0.15 s.
+"""
+
+from __future__ import annotations
+
+import json as jsons
+import select
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlencode, urlsplit
+
+from slotwise.errors import InputError, SlotwiseError
+from slotwise.live.addresses import Address
+
+TIMEOUT = 60.0  # seconds without an answer
+
+
+class ServiceError(SlotwiseError):
+    """An error that the service answered, or its absence (then the status is 0)."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        self.status = status
+        self.exit_code = InputError.exit_code if status in (400, 413, 422) else SlotwiseError.exit_code
+        super().__init__(message)
+
+    @property
+    def passing(self) -> bool:
+        """Whether the cause may be over in a moment: the service restarts, or its store is away."""
+        return self.status in (0, 503)
+
+
+class Answer(NamedTuple):
+    """What the service answered; names of headers are in lower case."""
+
+    status: int
+    headers: dict[str, str]
+    content: bytes
+
+    def json(self) -> Any:
+        """Return the content, read as JSON."""
+        return jsons.loads(self.content)
+
+
+class UnixConnection(HTTPConnection):
+    """A connection through a Unix socket."""
+
+    def __init__(self, path: str, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+def connection_to(url: str, timeout: float = TIMEOUT) -> HTTPConnection:
+    """Return a connection, not yet open, to the service at a URL."""
+    parts = urlsplit(url)
+    if parts.scheme == "unix":
+        return UnixConnection(unquote(parts.path), timeout)
+    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+    return kind(parts.hostname or "", parts.port, timeout=timeout)
+
+
+def problem_of(status: int, reason: str, content: bytes) -> ServiceError:
+    """Return the error that an answer tells, in the words of the service."""
+    try:
+        detail = str(jsons.loads(content)["detail"])
+    except (ValueError, KeyError, TypeError):
+        detail = content.decode("utf-8", "replace").strip()[:500] or reason
+    if status == 401:
+        detail += "; set SLOTWISE_TOKEN, or use a profile"
+    return ServiceError(detail, status)
+
+
+def absent(url: str, error: object) -> ServiceError:
+    """Return the error of a service that does not answer."""
+    said = str(error) or type(error).__name__
+    return ServiceError(f"{url}: no service answers ({said}); is `slotwise serve` running?")
+
+
+class Transport:
+    """Requests to one service over one kept connection. Threads may share it."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._headers = {"Authorization": f"Bearer {address.token}"} if address.token else {}
+        self._prefix = "" if address.url.startswith("unix:") else urlsplit(address.url).path.rstrip("/")
+        self._kept: HTTPConnection | None = None
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            self._drop()
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        json: Any = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Return the answer to a request. Raise ServiceError where the service refuses it or is not there."""
+        sent = {**self._headers, **(headers or {})}
+        data = None
+        if json is not None:
+            data = jsons.dumps(json).encode()
+            sent["Content-Type"] = "application/json"
+        with self._lock:
+            response, content = self._exchange(method, self._prefix + with_query(path, params), data, sent)
+        if not 200 <= response.status < 300:
+            raise problem_of(response.status, response.reason, content)
+        return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, content)
+
+    def lines(self, path: str, params: Mapping[str, Any] | None = None) -> Iterator[str]:
+        """Yield the lines of an answer as they arrive, on a connection of their own."""
+        connection = connection_to(self.address.url)
+        with closing(connection):
+            try:
+                connection.request("GET", self._prefix + with_query(path, params), headers=self._headers)
+                response = connection.getresponse()
+                if response.status != 200:
+                    raise problem_of(response.status, response.reason, response.read())
+                while line := response.readline():
+                    yield line.decode("utf-8", "replace").rstrip("\r\n")
+            except (OSError, HTTPException) as error:
+                raise absent(self.address.url, error) from None
+
+    # -- inside -------------------------------------------------------------------------------------------------
+
+    def _exchange(
+        self, method: str, target: str, data: bytes | None, headers: Mapping[str, str]
+    ) -> tuple[HTTPResponse, bytes]:
+        reused = self._kept is not None
+        try:
+            if self._kept is not None and is_closed_by_peer(self._kept):
+                self._drop()
+                reused = False
+            if self._kept is None:
+                self._kept = connection_to(self.address.url)
+            self._kept.request(method, target, data, dict(headers))
+            response = self._kept.getresponse()
+            content = response.read()
+        except (OSError, HTTPException) as error:
+            self._drop()
+            if reused and method == "GET":  # other methods are not repeated: the service may have acted
+                return self._exchange(method, target, data, headers)
+            raise absent(self.address.url, error) from None
+        if response.will_close:
+            self._drop()
+        return response, content
+
+    def _drop(self) -> None:
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
+
+
+def with_query(path: str, params: Mapping[str, Any] | None) -> str:
+    """Return a path with a query string; None values are left out, lists are repeated."""
+    given = {
+        name: str(value).lower() if isinstance(value, bool) else value
+        for name, value in (params or {}).items()
+        if value is not None
+    }
+    return f"{path}?{urlencode(given, doseq=True)}" if given else path
+
+
+def is_closed_by_peer(connection: HTTPConnection) -> bool:
+    """Return whether the service has closed an idle connection: then there is an end of file to read."""
+    if connection.sock is None:
+        return True
+    poll = select.poll()
+    poll.register(connection.sock, select.POLLIN)
+    return bool(poll.poll(0))
