@@ -14,7 +14,7 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/build/bytecode
 $(shell mkdir -p $(MPLCONFIGDIR) $(TMPDIR))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-system soak lint bench docs dist check-wheel lock clean
+.PHONY: help run test test-system soak lint pins bench docs dist check-wheel lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
@@ -49,6 +49,9 @@ lint: $(READY) ## ruff and mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+pins: $(READY) ## compare every figure and decision of every policy with tests/pins.json
+	$(BIN)/python tests/pins.py --check
 
 bench: $(READY) ## the benchmarks, side by side in one run
 	$(BIN)/python -m benchmarks --check
