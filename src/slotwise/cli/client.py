@@ -154,7 +154,7 @@ def submit(
       slotwise submit --needs cpu=2,memory=4G --wait -- make
       slotwise submit --array 1-1000 -- ./one.sh
     """
-    from slotwise.live.spec import parse_needs
+    from slotwise.live.needs import parse_needs
 
     asked: dict[str, Any] = {
         "needs": parse_needs(needs) if needs else None,

@@ -10,9 +10,11 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 from slotwise.errors import InputError
+from slotwise.live.demands import checked, exact
 from slotwise.live.engines.protocol import Ended, Lost, Refused, ServerDrained, ServerLost, ServerUp, Started
 from slotwise.live.replay import as_json, changed, encode
 from slotwise.live.store.records import (
@@ -27,8 +29,8 @@ from slotwise.live.store.records import (
     Entry,
     Server,
 )
-from slotwise.live.typebook import TypeBook
-from slotwise.model import JobType, ServerClass
+from slotwise.live.typebook import TypeBook, Wish
+from slotwise.model import Cluster, JobType, ServerClass
 from slotwise.scheduling import Scheduler
 from slotwise.scheduling.events import (
     Cancel,
@@ -242,12 +244,12 @@ class Ledger:
             log.info("%d types were not used for long and go", len(self.core.types) - len(left))
             self._change(now, {"types": as_rows(left)})
 
-    def _change(self, now: float, what: dict[str, Any]) -> None:
+    def _change(self, now: float, what: dict[str, Any], made: Mapping[str, float] | None = None) -> None:
         row = {"event": "change", "now": now, **what}
         self.core = changed(self.core, row)
         if "policy" in what:
             self.fault = None  # it was the other one's
-        self._write(encode({**row, "made": self.types.made}), self.core.opening, now)
+        self._write(encode({**row, "made": self.types.made if made is None else made}), self.core.opening, now)
 
     def begin_epoch(self, why: dict[str, Any], opening: Sequence[Placement], now: float) -> None:
         """The core was made anew from recorded facts, and this is what it starts at once."""
@@ -410,23 +412,22 @@ class Ledger:
                 where="duration",
                 remedy=f"policy {self.core.policy.label} needs to know it for every job",
             )
+        known = {one.name: one for one in self.core.types}
         names = {wish: self._named_type(job, now) for wish, job in wishes.items() if job.type is not None}
+        charged = {wish: own_demand(wishes[wish], known[name], self.core.cluster) for wish, name in names.items()}
         free = {wish: job for wish, job in wishes.items() if job.type is None}
         if free:
-            found, types = self.types.assign(
-                [(job.needs, job.requires) for job in free.values()], self.core.cluster, self.core.types,
-                self._types_in_use, now,
+            assigned = self.types.assign(
+                [Wish(job.needs, job.requires, job.tenant) for job in free.values()], self.core.cluster,
+                self.core.types, lambda: self._types_in_use() | set(names.values()), now,
             )  # fmt: skip
-            if types is not None:
-                self._change(now, {"types": as_rows(types)})
-            names |= dict(zip(free, found, strict=True))
-        sizes = {
-            one.name: dict(zip(self.core.cluster.resources, one.demand, strict=True)) for one in self.core.types
-        }
-        return {
-            wish: (names[wish], own_demand(job.needs, names[wish], sizes[names[wish]]))
-            for wish, job in wishes.items()
-        }
+            if assigned.changed:
+                self._change(now, {"types": as_rows(assigned.types)}, made=assigned.made)
+            self.types.keep(assigned)
+            known = {one.name: one for one in self.core.types}
+            for (wish, job), name in zip(free.items(), assigned.names, strict=True):
+                names[wish], charged[wish] = name, own_demand(job, known[name], self.core.cluster)
+        return {wish: (names[wish], charged[wish]) for wish in wishes}
 
     def _named_type(self, job: NewJob, now: float) -> str:
         """The type that a job names."""
@@ -488,16 +489,23 @@ def how_many(jobs: Sequence[NewJob]) -> int:
 
 def wish_of(job: NewJob) -> Any:
     """A key: jobs with equal ones are of one type and ask for the same."""
-    return f"{job.type} {job.needs} {job.requires}" if job.needs or job.requires else job.type
+    return f"{job.type} {job.needs} {job.requires} {job.tenant}" if job.needs or job.requires else job.type
 
 
-def own_demand(needs: Mapping[str, float], name: str, size: Mapping[str, Any]) -> dict[str, str] | None:
-    """What a job asks for itself, as the core wants it; None where that is what its type does."""
-    for resource, amount in needs.items():
-        if resource not in size or amount > float(size[resource]):
-            raise InputError(
-                f"asks for {amount:g} of {resource}",
-                where="needs",
-                remedy=f"type {name!r} has {size.get(resource, 'none')}; ask for at most that, or give no type",
-            )
-    return {resource: repr(amount) for resource, amount in needs.items()} or None
+def own_demand(job: NewJob, type_: JobType, cluster: Cluster) -> dict[str, str] | None:
+    """Return what the core charges a job where it is less than the type's size; None where it is the type's size.
+
+    A job that names a type takes what the type takes, except of resources that the job names. A job without a type takes what it requests.
+    """
+    size = dict(zip(cluster.resources, type_.demand, strict=True))
+    asked: Mapping[str, Decimal] = dict(zip(cluster.resources, exact(job.needs, cluster), strict=True))
+    if job.type is not None:
+        asked = checked(job.needs, cluster)
+        for resource, amount in asked.items():
+            if amount > size[resource]:
+                raise InputError(
+                    f"asks for {amount:f} of {resource}",
+                    where="needs",
+                    remedy=f"type {type_.name!r} has {size[resource]}; ask for at most that, or give no type",
+                )
+    return {resource: f"{amount:f}" for resource, amount in asked.items() if amount != size[resource]} or None

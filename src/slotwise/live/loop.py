@@ -342,8 +342,12 @@ class Loop:
 
 
 def start_of(job: Job, spec: dict[str, Any], size: dict[str, float]) -> Start:
-    """What the engine is told; what the job asked for itself is its limit, otherwise its type's size."""
-    demand = {**size, **spec.get("needs", {})} if spec.get("needs") else size
+    """Return what the engine is told. A job may use what it was charged (see `ledger.own_demand`)."""
+    needs = spec.get("needs") or {}
+    if needs and not spec.get("type"):
+        main = "cpu" if "cpu" in size else next(iter(size))
+        size = {name: min(1.0, amount) if name == main else 0.0 for name, amount in size.items()}
+    demand = {**size, **needs}
     if job.array_index is not None:
         spec["array_index"] = job.array_index
     spec["type"] = job.type

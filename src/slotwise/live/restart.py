@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from slotwise.errors import InputError
+from slotwise.live.demands import DIGITS
 from slotwise.live.engines.protocol import Engine, ServerUp, Unknown
 from slotwise.live.epoch import go_on_from_facts
 from slotwise.live.ledger import AWAY, BY_ENGINE, Effects, Ledger, Live
@@ -50,7 +51,7 @@ class Setup(NamedTuple):
         first, *others = self.cluster.servers
         classes = (first.model_copy(update={"count": 1}), *(one.model_copy(update={"count": 0}) for one in others))
         cluster = self.cluster.model_copy(update={"servers": classes, "events": ()})
-        core = Scheduler(cluster, self.types, self.policy, seed=self.seed, **self.options)
+        core = Scheduler(cluster, self.types, self.policy, seed=self.seed, digits=DIGITS, **self.options)
         core.apply(Remove(f"{first.name}-0", core.now))
         return core
 

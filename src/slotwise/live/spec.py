@@ -10,8 +10,6 @@ from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, with_
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
-from slotwise.errors import InputError
-
 MAX_ARRAY = 100_000
 NOT_KEPT = {"key", "array", "name", "tenant"}
 """of a submission: these stand in the job's own row"""
@@ -135,25 +133,6 @@ def indices(array: str) -> range:
     if len(found) > MAX_ARRAY:
         raise ValueError(f"has {len(found):,} jobs; at most {MAX_ARRAY:,} at once")
     return found
-
-
-UNITS = {"K": 0.001, "M": 1.0, "G": 1000.0, "T": 1_000_000.0}
-
-
-def parse_needs(text: str) -> dict[str, float]:
-    """The `cpu=2,memory=4G` of the command line; K, M, G and T are of megabytes, the unit of memory.
-
-    >>> parse_needs("cpu=2,memory=4G")
-    {'cpu': 2.0, 'memory': 4000.0}
-    """
-    needs: dict[str, float] = {}
-    for part in filter(None, text.split(",")):
-        name, _, amount = part.partition("=")
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)B?", amount.strip(), re.IGNORECASE)
-        if not name.strip() or match is None:
-            raise InputError(f"{part!r} is no need", where="--needs", remedy="write it like cpu=2,memory=4G")
-        needs[name.strip()] = float(match[1]) * UNITS.get(match[2].upper(), 1.0)
-    return needs
 
 
 def plain(spec: Any) -> dict[str, Any]:

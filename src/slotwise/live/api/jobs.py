@@ -34,8 +34,6 @@ BULK_BODY = {
     }
 }
 NONE: dict[str, Any] = {}
-ONE_CPU = {"cpu": 1.0}
-"""what a job needs that says nothing"""
 OPERATOR = "operator"
 """the tenant of jobs that operators submit without naming one"""
 
@@ -52,8 +50,6 @@ def tenant_of(caller: Caller, named: str | None) -> str:
 def new_job(spec: JobSpec, caller: Caller) -> NewJob:
     """What the ledger wants to know of a submission."""
     kind, needs, array = spec.get("type"), spec.get("needs", NONE), spec.get("array")
-    if kind is None and not needs:
-        needs = ONE_CPU
     return NewJob(
         tenant_of(caller, spec.get("tenant")),
         kind,
