@@ -99,6 +99,9 @@ class Effects:
     stops: list[tuple[int, int]] = field(default_factory=list)
     settled: list[tuple[int, int]] = field(default_factory=list)
 
+    def __bool__(self) -> bool:
+        return bool(self.starts or self.stops or self.settled)
+
 
 class Ledger:
     """The core with its books."""

@@ -34,13 +34,13 @@ from slotwise.live.spec import MAX_ARRAY, plain
 from slotwise.live.store.protocol import Store
 from slotwise.live.store.records import (
     WAITING,
-    Batch,
     FencedError,
     Job,
     Query,
     StoreBrokenError,
     StoreError,
 )
+from slotwise.scheduling.events import Placement
 
 log = logging.getLogger(__name__)
 MOST_AT_ONCE = 2_000
@@ -158,8 +158,6 @@ class Loop:
                 now = self.clock.now()
                 wait = min(1.0, max(0.0, self._next_tick - now))
                 self.round(self.inbox.take(MOST_AT_ONCE, wait))
-                if self.store.fenced:  # also where there is nothing to write
-                    raise FencedError(f"{self.store.url}: another service has taken over this store")
             self.retention.close()
             self.retention.checkpoint(self.store, self.ledger)
         except FencedError as error:
@@ -205,8 +203,10 @@ class Loop:
                 self._hear(item, now)
         batch, effects = ledger.take()
         applied = time.perf_counter()
-        if batch:
-            self._commit(batch)
+        if not batch:
+            self._insist(self.store.hold)  # the ledger may be out of date: another service may have taken over
+        else:
+            self._insist(lambda: self.store.commit(batch))
             metrics.COMMIT.observe(time.perf_counter() - applied)
             metrics.BATCH.observe(len(batch.entries))
             metrics.count(batch)
@@ -218,23 +218,22 @@ class Loop:
                 future.set_result(result)
         if batch:
             self.on_commit(ledger.seq)
-        self._act(effects, batch)
+        if effects:
+            self._act(effects)
         self.retention.now_and_then(self.store, ledger, now)
 
-    def _commit(self, batch: Batch) -> None:
-        """Until it is durable: nothing is answered or started before, and nothing is lost."""
+    def _insist(self, act: Callable[[], None]) -> None:
+        """Repeat a call of the store until it succeeds: nothing is answered or started before, and nothing is lost."""
         tried = 0
         while True:
             try:
-                if tried and self._is_there(batch):
-                    break
-                self.store.commit(batch)
+                act()
                 break
             except (FencedError, StoreBrokenError):
                 raise
             except StoreError as error:
                 if not tried:
-                    log.error("cannot commit, trying on: %s", error)
+                    log.error("cannot write to the store, trying on: %s", error)
                 self.trouble = f"{NOT_NOW}: {error}"
                 tried += 1
                 if self._ending.wait(RETRY_SECONDS):
@@ -242,13 +241,6 @@ class Loop:
         if tried:
             log.warning("the store can be written again")
             self.trouble = None
-
-    def _is_there(self, batch: Batch) -> bool:
-        """Whether a commit whose answer was lost has come through."""
-        if not batch.entries:
-            return False
-        last = self.store.last_entry()
-        return last is not None and last.seq >= batch.entries[-1].seq
 
     def _plan_tick(self, now: float) -> None:
         rate = self.ledger.core.tick_rate
@@ -315,12 +307,14 @@ class Loop:
 
     # -- effects ------------------------------------------------------------------------------------------------
 
-    def _act(self, effects: Effects, batch: Batch) -> None:
-        """Tell the engine, now that it is written down."""
+    def _act(self, effects: Effects) -> None:
+        """Tell the engine what is durable, unless another service has taken over since: that one tells it."""
+        starts = self.starts(effects) if effects.starts else []
+        self._insist(self.store.hold)
         if effects.settled:
             self.engine.settled(effects.settled)
-        if effects.starts:
-            self.engine.start(self.starts(effects))
+        if starts:
+            self.engine.start(starts)
         for job, attempt in effects.stops:
             self.engine.stop(job, attempt)
 
@@ -337,12 +331,13 @@ class Loop:
             spec = plain(body)
             live[job.id].on_loss = spec.get("on_loss", "fail")
             metrics.WAIT.labels(job.type).observe(max(0.0, (job.placed or 0.0) - job.submitted))
-            starts.append(start_of(job, spec, dict(zip(resources, map(float, sizes[job.type]), strict=True))))
+            size = dict(zip(resources, map(float, sizes[job.type]), strict=True))
+            starts.append(start_of(job, one, spec, size))
         return starts
 
 
-def start_of(job: Job, spec: dict[str, Any], size: dict[str, float]) -> Start:
-    """Return what the engine is told. A job may use what it was charged (see `ledger.own_demand`)."""
+def start_of(job: Job, placed: Placement, spec: dict[str, Any], size: dict[str, float]) -> Start:
+    """Return what the engine is told of a placement. A job may use what it was charged (see `ledger.own_demand`)."""
     needs = spec.get("needs") or {}
     if needs and not spec.get("type"):
         main = "cpu" if "cpu" in size else next(iter(size))
@@ -351,4 +346,4 @@ def start_of(job: Job, spec: dict[str, Any], size: dict[str, float]) -> Start:
     if job.array_index is not None:
         spec["array_index"] = job.array_index
     spec["type"] = job.type
-    return Start(job.id, job.attempt, job.server or "", spec, demand)
+    return Start(job.id, placed.attempt, str(placed.server), spec, demand)

@@ -103,8 +103,7 @@ def load(store: Store, setup: Setup) -> tuple[Ledger, dict[str, Any]]:
     ledger.types.made = made
     ledger.servers = {server.name: server for server in store.servers()}
     for one in store.live():
-        on_loss = "requeue" if one.requeues else "fail"
-        ledger.live[one.id] = Live(one.server, one.attempt, one.placed, one.state, on_loss, one.stop_asked)
+        ledger.live[one.id] = Live(one.server, one.attempt, one.placed, one.state, one.on_loss, one.stop_asked)
     if diverged is not None:
         ledger.begin_epoch(diverged_at(diverged), opening, core.now)
     return ledger, body.get("settings", {})
@@ -130,6 +129,7 @@ def take_up(loop: Loop, engine: Engine) -> None:
     stops = [(job, one.attempt) for job, one in ledger.live.items() if one.stop_asked]
     starts = loop.starts(Effects(starts=again))
     _match_servers(loop, engine.servers())
+    loop.store.hold()
     if starts:
         engine.start(starts)
     for job, attempt in stops:

@@ -1,14 +1,18 @@
 """The store in PostgreSQL: COPY for what is new, one statement for what changes, and a lease that a standby can take over.
 
-The writer holds a row with its epoch and a heartbeat. Every transaction renews that row last, on the condition that the epoch
-is still its own; a standby that finds the heartbeat old ends the old writer's session and raises the epoch. So a writer that
-was stopped and wakes up finds its session gone or its epoch old, and cannot write.
+The writer holds a row with its epoch, a heartbeat and the number of its last batch. Every transaction renews that row first, on the
+condition that the epoch is still its own, and keeps it locked to its end. A standby that finds the heartbeat old ends the old writer's
+session and raises the epoch. So a writer that was stopped and wakes up finds its session gone or its epoch old, and cannot write.
+
+A commit whose answer was lost is repeated: the row then tells whether the batch is there already.
 """
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -28,14 +32,21 @@ from slotwise.live.store.records import (
 from slotwise.live.store.schema import TABLES, statements
 from slotwise.live.store.writing import Writing
 
+log = logging.getLogger(__name__)
 LEASE = 2.0
 """seconds without a heartbeat after which a standby takes over"""
 GRACE = 1.0
 """the same for a writer whose session has ended: it has a moment to come back"""
 BEAT = 0.5
+TRY_SECONDS = 0.1
+"""how often a standby looks at the lease"""
+DEAD_MILLISECONDS = 4000
+"""a connection that acknowledges nothing for so long is dead: it was cut without a word"""
 SCHEMA_LOCK = 0x510751
 REAL = {"submitted", "placed", "started", "ended"}
 TEXT = {"tenant", "type", "name", "state", "server", "reason", "key"}
+ON_LOSS = "body::json ->> 'on_loss'"
+SESSION = "FROM pg_stat_activity WHERE pid = %s AND backend_start::text = %s"
 CLOCK = "extract(epoch FROM clock_timestamp())::float8"
 
 
@@ -48,7 +59,6 @@ class PostgresStore(Writing):
     """See `Store`."""
 
     placeholder = "%s"
-    fenced = False
 
     def __init__(self, url: str) -> None:
         self._target = url
@@ -58,6 +68,11 @@ class PostgresStore(Writing):
         self._writing = threading.RLock()
         self._writer: psycopg.Connection[Any] | None = None
         self._session = ""
+        self._fenced = False
+        self._batches = 0
+        """how many batches this writer has numbered"""
+        self._sure_until = 0.0
+        """until then no standby can have taken over, by the clock of `elapsed`"""
         self._closing = threading.Event()
         self._beating: threading.Thread | None = None
         with self._said():
@@ -67,58 +82,76 @@ class PostgresStore(Writing):
 
     def become_writer(self, *, wait: bool = False) -> int:
         while not self._closing.is_set():
-            with self._said():
-                if self._take_over():
-                    self._beating = threading.Thread(target=self._beat_on, name="slotwise-lease", daemon=True)
-                    self._beating.start()
-                    return self.epoch
+            try:
+                with self._said():
+                    taken = self._take_over()
+            except StoreBrokenError:
+                raise
+            except StoreError as error:
+                if not wait:
+                    raise
+                log.warning("cannot reach the store, trying on: %s", error)
+                taken = False
+            if taken:
+                self._beating = threading.Thread(target=self._beat_on, name="slotwise-lease", daemon=True)
+                self._beating.start()
+                return self.epoch
             if not wait:
                 raise BusyError(f"{self.url}: another `slotwise serve` uses this store")
-            self._closing.wait(0.1)
+            self._closing.wait(TRY_SECONDS)
         raise BusyError(f"{self.url}: closed while waiting to become the writer")
 
     def _take_over(self) -> bool:
         """Become the writer if the lease is free or has run out."""
-        with self._connect() as connection:  # leaves with a commit
-            row = connection.execute(
-                f"SELECT epoch, session, {CLOCK} - heartbeat FROM writer WHERE one = 1"
-            ).fetchone()
-            assert row is not None
-            epoch, session, age = row
-            if session:
-                pid, _, since = session.partition(" ")
-                its = "FROM pg_stat_activity WHERE pid = %s AND backend_start::text = %s"
-                there = connection.execute(f"SELECT 1 {its}", (int(pid), since)).fetchone()
-                if age < (LEASE if there else GRACE):
-                    return False
-                # it may have been stopped in the middle of a transaction, holding the row
-                connection.execute(f"SELECT pg_terminate_backend(pid) {its}", (int(pid), since))
-                connection.commit()
-            connection.execute("SET lock_timeout = '1s'")
-            writer = self._connect()
-            mine = writer.execute(
-                "SELECT pid || ' ' || backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()"
-            ).fetchone()
-            writer.commit()
-            assert mine is not None
-            try:
-                taken = connection.execute(
-                    f"UPDATE writer SET epoch = epoch + 1, session = %s, heartbeat = {CLOCK}"
-                    " WHERE one = 1 AND epoch = %s AND session = %s",
-                    (mine[0], epoch, session),
-                ).rowcount
-            except psycopg.errors.LockNotAvailable:
-                connection.rollback()
-                taken = 0
-            if not taken:
-                writer.close()
-                return False
-        self._writer, self._session, self.epoch = writer, mine[0], epoch + 1
+        connection = self._connect()
+        try:
+            mine, asked = session_of(connection), elapsed()
+            epoch = self._raise_epoch(connection, mine)
+            connection.commit()
+        except BaseException:
+            connection.close()
+            raise
+        if epoch is None:
+            connection.close()
+            return False
+        self._writer, self._session, self.epoch = connection, mine, epoch
+        self._sure_until = asked + GRACE / 2
         return True
+
+    def _raise_epoch(self, connection: psycopg.Connection[Any], mine: str) -> int | None:
+        """Begin a new epoch for a session. Return None if another writer has the lease, or has just renewed it."""
+        row = connection.execute(
+            f"SELECT epoch, session, heartbeat, {CLOCK} - heartbeat FROM writer WHERE one = 1"
+        ).fetchone()
+        assert row is not None
+        epoch, session, heartbeat, age = row
+        if session:
+            there = connection.execute(f"SELECT 1 {SESSION}", session.split(" ", 1)).fetchone()
+            if age < (LEASE if there else GRACE):
+                return None
+            # it may have been stopped in the middle of a transaction, holding the row
+            end_session(connection, session)
+        connection.execute("SET LOCAL lock_timeout = '1s'")
+        try:
+            taken = connection.execute(
+                f"UPDATE writer SET epoch = epoch + 1, session = %s, heartbeat = {CLOCK}, batch = 0"
+                " WHERE one = 1 AND epoch = %s AND session = %s AND heartbeat = %s",
+                (mine, epoch, session, heartbeat),
+            ).rowcount
+        except psycopg.errors.LockNotAvailable:
+            connection.rollback()
+            return None
+        return int(epoch) + 1 if taken else None
 
     def beat(self) -> None:
         with self.as_writer():
             pass  # every transaction renews the heartbeat
+
+    def hold(self) -> None:
+        if self._fenced:
+            raise self._taken()
+        if elapsed() > self._sure_until:
+            self.beat()
 
     def _beat_on(self) -> None:
         """Keep the lease while the loop has nothing to write, or works long on one thing."""
@@ -126,7 +159,7 @@ class PostgresStore(Writing):
             try:
                 self.beat()
             except FencedError:
-                self.fenced = True
+                self._fenced = True
                 return
             except StoreError:
                 continue  # the connection comes back, or the lease runs out
@@ -134,10 +167,20 @@ class PostgresStore(Writing):
     # -- writing ------------------------------------------------------------------------------------------------
 
     def commit(self, batch: Batch) -> None:
+        again = batch.number is not None
+        if batch.number is None:
+            self._batches += 1
+            batch.number = self._batches
         with self.as_writer() as connection:
             cursor = connection.cursor()
+            if again:
+                there = cursor.execute("SELECT batch FROM writer WHERE one = 1").fetchone()
+                assert there is not None
+                if there[0] >= batch.number:
+                    return
+            cursor.execute("UPDATE writer SET batch = %s WHERE one = 1", (batch.number,))
             copy(cursor, "journal (seq, time, event, placements, note)", batch.entries)
-            copy(cursor, "spec (id, body)", batch.specs)
+            copy(cursor, "spec (id, body, on_loss)", batch.spec_rows())
             copy(cursor, f"job ({', '.join(Job._fields)})", batch.jobs.values())
             for columns, rows in by_columns(batch.changes):
                 lists = list(zip(*rows, strict=True))
@@ -206,7 +249,13 @@ class PostgresStore(Writing):
     def _connect(self) -> psycopg.Connection[Any]:
         # a database made without a locale has no encoding, and texts would come back as bytes
         connection = psycopg.connect(
-            self._target, connect_timeout=5, application_name="slotwise", client_encoding="utf8"
+            self._target,
+            connect_timeout=5,
+            application_name="slotwise",
+            client_encoding="utf8",
+            keepalives_idle=1,
+            keepalives_interval=1,
+            tcp_user_timeout=DEAD_MILLISECONDS,
         )
         connection.execute("SET synchronous_commit = on")
         connection.execute("SET idle_in_transaction_session_timeout = '30s'")
@@ -220,7 +269,7 @@ class PostgresStore(Writing):
             row = connection.execute("SELECT coalesce(max(number), 0) FROM migration").fetchone()
             version = row[0] if row is not None else 0
             self.check_version(version)
-            for number, texts in statements(version, integer="BIGINT", real="DOUBLE PRECISION"):
+            for number, texts in statements(version, integer="BIGINT", real="DOUBLE PRECISION", on_loss=ON_LOSS):
                 for text in texts:
                     connection.execute(text)
                 connection.execute("INSERT INTO migration VALUES (%s)", (number,))
@@ -237,16 +286,18 @@ class PostgresStore(Writing):
             if self._writer is None or self._writer.closed:
                 self._writer = self._reconnect()
             connection = self._writer
+            asked = elapsed()
             try:
-                yield connection
-                renewed = connection.execute(
+                if not connection.execute(
                     f"UPDATE writer SET heartbeat = {CLOCK} WHERE one = 1 AND epoch = %s AND session = %s",
                     (self.epoch, self._session),
-                ).rowcount
-                if not renewed:
-                    raise FencedError(f"{self.url}: another service has taken over this store")
+                ).rowcount:
+                    self._check_epoch(connection)
+                    raise StoreError(f"{self.url}: an earlier session of this service has come back late")
+                yield connection
                 connection.commit()
-            except psycopg.OperationalError:
+                self._sure_until = asked + GRACE / 2
+            except (psycopg.OperationalError, StoreError):
                 connection.close()
                 raise
             except BaseException:
@@ -256,20 +307,30 @@ class PostgresStore(Writing):
     def _reconnect(self) -> psycopg.Connection[Any]:
         """A new session for the same epoch, if nobody has taken over meanwhile."""
         connection = self._connect()
-        mine = connection.execute(
-            "SELECT pid || ' ' || backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()"
-        ).fetchone()
-        assert mine is not None
-        renewed = connection.execute(
-            f"UPDATE writer SET session = %s, heartbeat = {CLOCK} WHERE one = 1 AND epoch = %s AND session = %s",
-            (mine[0], self.epoch, self._session),
-        ).rowcount
-        connection.commit()
-        if not renewed:
+        try:
+            self._check_epoch(connection)
+            end_session(connection, self._session)  # a transaction of it may wait for the end of a lost connection
+            mine = session_of(connection)
+            # by the epoch alone: the answer to an earlier call of this method may have been lost
+            if not connection.execute(
+                f"UPDATE writer SET session = %s, heartbeat = {CLOCK} WHERE one = 1 AND epoch = %s",
+                (mine, self.epoch),
+            ).rowcount:
+                raise self._taken()
+            connection.commit()
+        except BaseException:
             connection.close()
-            raise FencedError(f"{self.url}: another service has taken over this store")
-        self._session = mine[0]
+            raise
+        self._session = mine
         return connection
+
+    def _check_epoch(self, connection: psycopg.Connection[Any]) -> None:
+        row = connection.execute("SELECT epoch FROM writer WHERE one = 1").fetchone()
+        if row is None or row[0] != self.epoch:
+            raise self._taken()
+
+    def _taken(self) -> FencedError:
+        return FencedError(f"{self.url}: another service has taken over this store")
 
     @contextmanager
     def _said(self) -> Iterator[None]:
@@ -279,6 +340,26 @@ class PostgresStore(Writing):
             raise StoreBrokenError(f"{self.url}: {one_line(error)}") from error
         except psycopg.Error as error:
             raise StoreError(f"{self.url}: {one_line(error)}") from error
+
+
+def elapsed() -> float:
+    """Return a time in seconds that also passes while the machine is suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+def session_of(connection: psycopg.Connection[Any]) -> str:
+    """Return the name of a connection's session: its process and when that began."""
+    row = connection.execute(
+        "SELECT pid || ' ' || backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+    ).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def end_session(connection: psycopg.Connection[Any], session: str) -> None:
+    """End a session by its name, if it is there; what it has not committed is undone."""
+    connection.execute(f"SELECT pg_terminate_backend(pid) {SESSION}", session.split(" ", 1))
+    connection.commit()
 
 
 def copy(cursor: psycopg.Cursor[Any], target: str, rows: Any) -> None:

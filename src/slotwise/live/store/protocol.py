@@ -16,14 +16,21 @@ class Store(Protocol):
     """
 
     url: str
-    fenced: bool
-    """another writer has taken over, and this one has noticed"""
 
     def become_writer(self, *, wait: bool = False) -> int:
         """Take the lock and begin a new epoch; BusyError where another service writes, unless `wait`."""
 
     def commit(self, batch: Batch) -> None:
-        """Make a batch durable. FencedError where another writer has taken over since."""
+        """Make a batch durable, once however often it is called with the same batch: an answer may have been lost.
+
+        Raises FencedError if another writer has taken over since.
+        """
+
+    def hold(self) -> None:
+        """Return if this process certainly has the writer's right now; raise FencedError if another writer has taken over.
+
+        Called before an answer that no commit has confirmed and before engines are told anything, so it costs next to nothing.
+        """
 
     def beat(self) -> None:
         """Say that this writer is alive, where others wait to take over."""

@@ -19,8 +19,6 @@ from slotwise.live.store.records import (
 )
 
 JOB = ", ".join(Job._fields)
-REQUEUES = '"on_loss":"requeue"'
-"""as it stands in a spec, and nowhere else in one: quotes inside of texts are escaped"""
 PIECE = 500
 """values in one IN (...)"""
 
@@ -89,11 +87,11 @@ class Reading(ABC):
         found: list[LiveJob] = []
         for state in (PLACED, RUNNING):  # one by one, as the index has them in order
             rows = self.ask(
-                "SELECT job.id, server, attempt, placed, state, stop_asked, body LIKE ? FROM job"
+                "SELECT job.id, server, attempt, placed, state, stop_asked, on_loss FROM job"
                 " JOIN spec ON spec.id = job.spec WHERE state = ? ORDER BY job.id",
-                (f"%{REQUEUES}%", state),
+                (state,),
             )
-            found += [LiveJob(*row)._replace(stop_asked=bool(row[5]), requeues=bool(row[6])) for row in rows]
+            found += [LiveJob(*row)._replace(stop_asked=bool(row[5])) for row in rows]
         return found
 
     def counts(self) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -75,8 +76,8 @@ class LiveJob(NamedTuple):
     placed: float
     state: str
     stop_asked: bool
-    requeues: bool
-    """it may be executed again if its server is lost"""
+    on_loss: str
+    """`fail` or `requeue`: what becomes of the job if its server is lost"""
 
 
 CHANGEABLE = (
@@ -150,6 +151,12 @@ class Batch:
     changes: dict[int, dict[str, Any]] = field(default_factory=dict)
     servers: dict[str, Server] = field(default_factory=dict)
     servers_gone: set[str] = field(default_factory=set)
+    number: int | None = None
+    """set by the store's first `commit`: a later one of the same batch sees whether the first has come through"""
+
+    def spec_rows(self) -> list[tuple[int, str, str]]:
+        """Return the rows of the spec table: number, body, and whether a lost job is executed again."""
+        return [(number, body, json.loads(body).get("on_loss", "fail")) for number, body in self.specs]
 
     def __bool__(self) -> bool:
         return bool(self.entries or self.changes or self.jobs or self.servers or self.servers_gone)

@@ -5,6 +5,8 @@ A migration is never edited once it has been released; a change is a new one at 
 
 from __future__ import annotations
 
+import secrets
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         """CREATE TABLE journal (
@@ -27,6 +29,14 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             one {int} PRIMARY KEY, epoch {int} NOT NULL, heartbeat {real} NOT NULL, session TEXT NOT NULL)""",
         "INSERT INTO writer VALUES (1, 0, 0, '')",
     ),
+    (
+        "ALTER TABLE writer ADD COLUMN batch {int} NOT NULL DEFAULT 0",
+        """CREATE TABLE identity (
+            one {int} PRIMARY KEY, identity TEXT NOT NULL, host TEXT NOT NULL, folder TEXT NOT NULL)""",
+        "INSERT INTO identity VALUES (1, '{identity}', '', '')",
+        "ALTER TABLE spec ADD COLUMN on_loss TEXT NOT NULL DEFAULT 'fail'",
+        "UPDATE spec SET on_loss = 'requeue' WHERE {on_loss} = 'requeue'",
+    ),
 )
 
 NEWEST = len(MIGRATIONS)
@@ -34,9 +44,13 @@ TABLES = ("journal", "spec", "job", "server", "checkpoint", "token")
 """what a backup holds"""
 
 
-def statements(after: int, *, integer: str, real: str) -> list[tuple[int, list[str]]]:
-    """The migrations with higher numbers, in the words of one database."""
-    return [
-        (number, [text.replace("{int}", integer).replace("{real}", real) for text in MIGRATIONS[number - 1]])
-        for number in range(after + 1, NEWEST + 1)
-    ]
+def statements(after: int, *, integer: str, real: str, on_loss: str) -> list[tuple[int, list[str]]]:
+    """Return the migrations with higher numbers, in the words of one database; each store gets an identity of its own."""
+    words = {"{int}": integer, "{real}": real, "{on_loss}": on_loss, "{identity}": secrets.token_hex(16)}
+
+    def spelled(text: str) -> str:
+        for word, meaning in words.items():
+            text = text.replace(word, meaning)
+        return text
+
+    return [(number, [spelled(text) for text in MIGRATIONS[number - 1]]) for number in range(after + 1, NEWEST + 1)]

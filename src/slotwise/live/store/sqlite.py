@@ -27,6 +27,7 @@ from slotwise.live.store.schema import TABLES, statements
 from slotwise.live.store.writing import Writing
 
 INSERT_JOB = f"INSERT INTO job ({', '.join(Job._fields)}) VALUES ({', '.join('?' * len(Job._fields))})"
+ON_LOSS = "json_valid(body) AND json_extract(body, '$.on_loss')"
 BUSY_MILLISECONDS = 2000
 BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_CONSTRAINT)
 
@@ -34,12 +35,11 @@ BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_MISMATCH
 class SQLiteStore(Writing):
     """See `Store`."""
 
-    fenced = False  # nobody takes a lock away that is held
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self.url = f"sqlite:///{path}"
         self.epoch = 0
+        self._batches = 0
         self._lock_file: int | None = None
         self._readers: queue.SimpleQueue[sqlite3.Connection] = queue.SimpleQueue()
         self._writing = threading.RLock()
@@ -67,14 +67,21 @@ class SQLiteStore(Writing):
             raise BusyError(f"{self.path}: another `slotwise serve` uses this store") from None
         self._lock_file = descriptor
         with self.as_anybody() as connection:
-            connection.execute("UPDATE writer SET epoch = epoch + 1, heartbeat = ?", (time.time(),))
+            connection.execute("UPDATE writer SET epoch = epoch + 1, batch = 0, heartbeat = ?", (time.time(),))
             self.epoch = connection.execute("SELECT epoch FROM writer").fetchone()[0]
         return self.epoch
 
     def commit(self, batch: Batch) -> None:
+        again = batch.number is not None
+        if batch.number is None:
+            self._batches += 1
+            batch.number = self._batches
         with self.as_writer() as connection:
+            if again and connection.execute("SELECT batch FROM writer").fetchone()[0] >= batch.number:
+                return
+            connection.execute("UPDATE writer SET batch = ?", (batch.number,))
             connection.executemany("INSERT INTO journal VALUES (?, ?, ?, ?, ?)", batch.entries)
-            connection.executemany("INSERT INTO spec VALUES (?, ?)", batch.specs)
+            connection.executemany("INSERT INTO spec VALUES (?, ?, ?)", batch.spec_rows())
             connection.executemany(INSERT_JOB, batch.jobs.values())
             for columns, rows in by_columns(batch.changes):
                 connection.executemany(
@@ -85,6 +92,10 @@ class SQLiteStore(Writing):
 
     def beat(self) -> None:
         """Nobody waits to take over: the lock of a dead process is free at once."""
+
+    def hold(self) -> None:
+        if self.ask("SELECT epoch FROM writer")[0][0] != self.epoch:
+            raise FencedError(f"{self.path}: another service has taken over this store")
 
     # -- copies -------------------------------------------------------------------------------------------------
 
@@ -135,7 +146,7 @@ class SQLiteStore(Writing):
         self.check_version(version)
         if version == 0 and self._writer.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
             raise StoreBrokenError(f"{self.path}: is a database of another program; name another file with --store")
-        for number, texts in statements(version, integer="INTEGER", real="REAL"):
+        for number, texts in statements(version, integer="INTEGER", real="REAL", on_loss=ON_LOSS):
             with self.as_anybody() as connection:
                 if connection.execute("PRAGMA user_version").fetchone()[0] >= number:
                     continue  # another process was quicker
