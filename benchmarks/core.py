@@ -15,13 +15,14 @@ from typing import Any
 import numba
 import numpy as np
 
-from slotwise._compiler import WholeCompiler
+from slotwise.compiler.whole import WholeCompiler
+from slotwise.core import steps
+from slotwise.core.chance import words_of
+from slotwise.core.state import JOB_COLUMNS, SERVER, jobs
+from slotwise.core.store import Store
 from slotwise.model import integers, load_scenario
 from slotwise.packing import Space
-from slotwise.scheduling import Scheduler, drive, make_policy
-from slotwise.scheduling.chance import words_of
-from slotwise.scheduling.state import JOB_COLUMNS, SERVER, jobs
-from slotwise.scheduling.store import Store
+from slotwise.scheduling import Scheduler, make_policy
 
 SCALES = (1_000, 10_000, 100_000)
 POLICIES = {
@@ -44,9 +45,9 @@ WARM_UP = 2.0
 def fill(s: Any, n_servers: int, n_jobs: int, rng: Any, shares: Any, join: Any, arrive: Any) -> None:
     """All servers join, then the jobs come."""
     for server in range(n_servers):
-        drive.join(s, server, 0, join)
+        steps.join(s, server, 0, join)
     for _ in range(n_jobs):
-        drive.submit(s, np.searchsorted(shares, rng.random()), arrive)
+        steps.submit(s, np.searchsorted(shares, rng.random()), arrive)
 
 
 @numba.njit(nogil=True, pipeline_class=WholeCompiler)  # type: ignore[untyped-decorator]
@@ -60,10 +61,10 @@ def churn(s: Any, n_events: int, rng: Any, shares: Any, arrive: Any, complete: A
         while jobs(s)[job, SERVER] < 0:
             job = int(rng.random() * s.max_jobs)
         soon[n % AHEAD] = int(rng.random() * s.max_jobs)
-        drive.expect(s, soon[n % AHEAD])
-        drive.expect_server(s, soon[(n + AHEAD // 2) % AHEAD])
-        drive.complete(s, job, complete)
-        drive.submit(s, np.searchsorted(shares, rng.random()), arrive)
+        steps.expect(s, soon[n % AHEAD])
+        steps.expect_server(s, soon[(n + AHEAD // 2) % AHEAD])
+        steps.complete(s, job, complete)
+        steps.submit(s, np.searchsorted(shares, rng.random()), arrive)
 
 
 def nanoseconds(name: str, n_servers: int) -> tuple[float, int]:

@@ -60,9 +60,9 @@ def sizes(policy: str, what: str) -> list[tuple[int, int]]:
 
 def work(policy: str, what: str) -> None:
     """A worker: the least seconds of an event of each size, and its solver, as JSON."""
-    from slotwise.simulation.choice import Choice
-    from slotwise.simulation.replication import Task, replicate
-    from slotwise.simulation.workload import jobs_of
+    from slotwise.simulation.run.choice import Choice
+    from slotwise.simulation.run.replication import Task, replicate
+    from slotwise.simulation.run.workload import jobs_of
 
     tasks = []
     for types, resources in sizes(policy, what):
@@ -76,7 +76,7 @@ def work(policy: str, what: str) -> None:
 def measure(policy: str, what: str) -> list[dict[str, Any]]:
     """The rows of a policy, from several processes one after the other. The first of all only compiles: each kernel has then a page of its own, which is
     slower than to find all of them in the cache."""
-    from slotwise.looks.numbers import rate  # here: `beside` has this module with versions that lack it
+    from slotwise.display.numbers import rate  # here: `beside` has this module with versions that lack it
 
     command = [sys.executable, "-m", "benchmarks.growth", policy, what]
     done = [

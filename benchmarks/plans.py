@@ -24,9 +24,9 @@ from slotwise.errors import SlotwiseError
 from slotwise.model import parse_scenario
 from slotwise.planning import plan
 from slotwise.planning.targets import estimate
-from slotwise.simulation.choice import Choice
-from slotwise.simulation.replication import Task, replicate
-from slotwise.simulation.workload import jobs_of
+from slotwise.simulation.run.choice import Choice
+from slotwise.simulation.run.replication import Task, replicate
+from slotwise.simulation.run.workload import jobs_of
 
 LONGER = 10
 

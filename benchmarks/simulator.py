@@ -17,7 +17,7 @@ import numpy as np
 
 import slotwise
 from benchmarks import heapq_table1, simpy_table1
-from slotwise.looks.numbers import rate
+from slotwise.display.numbers import rate
 
 EVENTS = 200_000
 TURNS = 8

@@ -16,7 +16,7 @@ import numpy as np
 import slotwise
 from benchmarks.growth import EVENTS, scenario
 from benchmarks.simulator import row
-from slotwise._compiler import WholeCompiler
+from slotwise.compiler.whole import WholeCompiler
 from slotwise.errors import InputError
 from slotwise.model import integers, load_scenario
 from slotwise.packing import SOLVERS, Solver, Space, make_solver

@@ -18,9 +18,9 @@ from typing import Any
 
 import slotwise
 from benchmarks.simulator import row, timed
-from slotwise.simulation.choice import Choice
-from slotwise.simulation.replication import Task, prepare
-from slotwise.simulation.workload import jobs_of
+from slotwise.simulation.run.choice import Choice
+from slotwise.simulation.run.replication import Task, prepare
+from slotwise.simulation.run.workload import jobs_of
 
 FIRST = {"algorithm1": 7.5, "guarded": 13.0}
 """seconds on two idle cores: half of what it was"""
@@ -31,7 +31,7 @@ SERVERS = 1_000
 TURNS = 5
 
 IMPORTS = """
-import slotwise.simulation.parts, slotwise.cli.simulate
+import slotwise.simulation.run.parts, slotwise.cli.simulate
 from numba.core.registry import cpu_target
 cpu_target.target_context.refresh()
 """

@@ -30,17 +30,17 @@ import numpy as np
 
 from benchmarks.rows import Rows
 from slotwise.model import Scenario, parse_scenario
-from slotwise.simulation import sequential
-from slotwise.simulation.choice import Choice
-from slotwise.simulation.drift import Stability
-from slotwise.simulation.engines import Engine
-from slotwise.simulation.intervals import mean_interval
-from slotwise.simulation.judging import judge
-from slotwise.simulation.measurements import Measurements
-from slotwise.simulation.replication import Task, replicate
+from slotwise.simulation.judge.drift import Stability
+from slotwise.simulation.judge.intervals import mean_interval
+from slotwise.simulation.judge.judging import judge
+from slotwise.simulation.judge.statistics import Interval
+from slotwise.simulation.measure.measurements import Measurements
 from slotwise.simulation.result import Result
-from slotwise.simulation.statistics import Interval
-from slotwise.simulation.workload import jobs_of
+from slotwise.simulation.run import sequential
+from slotwise.simulation.run.choice import Choice
+from slotwise.simulation.run.engines import Engine
+from slotwise.simulation.run.replication import Task, replicate
+from slotwise.simulation.run.workload import jobs_of
 from slotwise.theory.bounds import NOTHING
 
 TRUTH = 10_000

@@ -21,12 +21,12 @@ from pydantic_core import PydanticUndefined
 import slotwise
 from slotwise import planning, theory
 from slotwise.cli.main import COMMANDS, build
+from slotwise.core.contract.hooks import Hooks
 from slotwise.model import RateProfile, laws, scenario, shipped_scenarios
 from slotwise.packing import SOLVERS
 from slotwise.planning import MEANINGS
+from slotwise.policies import POLICIES
 from slotwise.scheduling import api
-from slotwise.scheduling.hooks import Hooks
-from slotwise.scheduling.policies import POLICIES
 from slotwise.workloads import traces
 from slotwise.workloads.traces import schema
 from slotwise.workloads.traces.formats import FORMATS

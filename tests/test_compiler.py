@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from numba import njit, types
 
-from slotwise._kernel import JIT, kernel
+from slotwise.compiler.kernel import JIT, kernel
 from slotwise.scheduling import make_policy
 
 pytestmark = pytest.mark.skipif(not JIT, reason="without the compiler")

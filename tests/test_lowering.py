@@ -12,9 +12,9 @@ from numba import njit
 from numba.core.caching import NullCache
 from numpy.typing import NDArray
 
-from slotwise import _lowering
-from slotwise._kernel import JIT
-from slotwise._kernel import kernel as cached_kernel
+from slotwise.compiler import lowering
+from slotwise.compiler.kernel import JIT
+from slotwise.compiler.kernel import kernel as cached_kernel
 
 if not JIT:
     pytest.skip("without the compiler", allow_module_level=True)
@@ -31,7 +31,7 @@ def kernel(function: Any) -> Any:
 
 def is_plain(function: Any) -> bool:
     """Whether it was lowered as a plain kernel, for whatever arguments."""
-    return any(found is function.py_func for found, _ in _lowering._plain)
+    return any(found is function.py_func for found, _ in lowering._plain)
 
 
 @kernel

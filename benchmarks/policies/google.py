@@ -12,9 +12,9 @@ from typing import Any
 
 from benchmarks.policies.running import figures_of
 from benchmarks.policies.traces import UNIT, held, scenario
-from slotwise.simulation.choice import Choice
-from slotwise.simulation.replication import Task, replicate
-from slotwise.simulation.workload import jobs_of
+from slotwise.simulation.run.choice import Choice
+from slotwise.simulation.run.replication import Task, replicate
+from slotwise.simulation.run.workload import jobs_of
 from slotwise.workloads.tracejobs import open_trace
 
 TARGETS = (1.0, 10.0, 60.0, 600.0)

@@ -27,14 +27,14 @@ from benchmarks.policies.suite import Entry
 from benchmarks.policies.traces import WARMUP
 from slotwise.errors import InputError
 from slotwise.model import Scenario
-from slotwise.simulation.choice import Choice
-from slotwise.simulation.drift import Stability
-from slotwise.simulation.histogram import EDGES, quantiles
-from slotwise.simulation.judging import judge
-from slotwise.simulation.measurements import Measurements, add_up
-from slotwise.simulation.meter import COUNT, LARGEST
-from slotwise.simulation.replication import Task, replicate
-from slotwise.simulation.workload import jobs_of
+from slotwise.simulation.judge.drift import Stability
+from slotwise.simulation.judge.judging import judge
+from slotwise.simulation.measure.histogram import EDGES, quantiles
+from slotwise.simulation.measure.measurements import Measurements, add_up
+from slotwise.simulation.measure.meter import COUNT, LARGEST
+from slotwise.simulation.run.choice import Choice
+from slotwise.simulation.run.replication import Task, replicate
+from slotwise.simulation.run.workload import jobs_of
 from slotwise.theory.bounds import best_lower_bound
 from slotwise.workloads.jobs import Jobs
 

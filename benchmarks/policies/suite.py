@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.policies import traces
 from slotwise.model import Scenario, load_scenario, parse_scenario
-from slotwise.simulation.workload import jobs_of
+from slotwise.simulation.run.workload import jobs_of
 
 RANDOM = range(1000, 1030)
 FOUND = (20009, 20021, 20023, 20026, 20033, 20036, 20043, 20052)

@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import slotwise
-from slotwise.looks.palette import INK, RULE, SOFT, style_of
+from slotwise.display.palette import INK, RULE, SOFT, style_of
 from slotwise.planning.figure import draw as draw_tradeoff
 from slotwise.scheduling import Reason
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from slotwise._version import __version__
 
 if TYPE_CHECKING:
+    from slotwise.core.contract.policy import Policy
     from slotwise.errors import InputError, SlotwiseError, SlotwiseWarning
     from slotwise.model import (
         Cluster,
@@ -29,9 +30,8 @@ if TYPE_CHECKING:
     )
     from slotwise.planning.plan import Plan, plan
     from slotwise.planning.tradeoff import Tradeoff, tradeoff
+    from slotwise.policies import POLICIES, make_policy
     from slotwise.scheduling.events import Outcome, Placement
-    from slotwise.scheduling.policies import POLICIES, make_policy
-    from slotwise.scheduling.policy import Policy
     from slotwise.scheduling.scheduler import Scheduler
     from slotwise.scheduling.situation import Situation
     from slotwise.simulation.result import Comparison, Result
@@ -49,9 +49,9 @@ _HOMES = {
     "ServerClass": "slotwise.model",
     "load_scenario": "slotwise.model",
     "parse_scenario": "slotwise.model",
-    "POLICIES": "slotwise.scheduling.policies",
-    "make_policy": "slotwise.scheduling.policies",
-    "Policy": "slotwise.scheduling.policy",
+    "POLICIES": "slotwise.policies",
+    "make_policy": "slotwise.policies",
+    "Policy": "slotwise.core.contract.policy",
     "Outcome": "slotwise.scheduling.events",
     "Placement": "slotwise.scheduling.events",
     "Scheduler": "slotwise.scheduling.scheduler",

@@ -257,7 +257,7 @@ def test_a_policy_that_cannot_run_this_is_refused_before_the_others_run(
     def run(*_: Any) -> None:
         raise AssertionError("something ran")
 
-    monkeypatch.setattr("slotwise.simulation.engines.replicate", run)
+    monkeypatch.setattr("slotwise.simulation.run.engines.replicate", run)
     code, _, err = called(capsys, "compare", "table1", "-p", "fifo,vqs", "--set", "run.events=2000")
     assert (code, "is for one resource" in err) == (2, True)
 

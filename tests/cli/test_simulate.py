@@ -203,7 +203,7 @@ def test_a_policy_that_fails_is_exit_code_1(capsys: pytest.CaptureFixture[str], 
     """A user's policy that starts what does not wait: the run ends with an error, not with wrong figures."""
     path = tmp_path / "mine.py"
     path.write_text(
-        "from slotwise import Policy\nfrom slotwise.scheduling.moves import start\n"
+        "from slotwise import Policy\nfrom slotwise.core.moves import start\n"
         "class Greedy(Policy):\n    name = 'greedy'\n    keeps = frozenset({'free'})\n"
         "    @staticmethod\n    def arrive(s, j, i):\n        start(s, j, 0)\n        start(s, j, 0)\n"
     )

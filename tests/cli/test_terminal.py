@@ -20,7 +20,7 @@ import slotwise
 from slotwise.__main__ import main as command
 from slotwise.cli import main as cli
 from slotwise.cli.main import COMMANDS, build, main
-from slotwise.simulation import ahead
+from slotwise.simulation.run import ahead
 from slotwise.workloads.generators import PROFILES
 from slotwise.workloads.profiles import generate
 from slotwise.workloads.traces import write_trace

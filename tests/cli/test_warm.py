@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from slotwise._kernel import JIT
 from slotwise.cli.compiling import name_of, show
+from slotwise.compiler.kernel import JIT
 
 RUN = """
 import sys
@@ -76,7 +76,7 @@ def test_an_unknown_policy_is_told() -> None:
 def test_one_line_that_changes_on_a_terminal_and_plain_lines_elsewhere(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    piece = "slotwise.scheduling.policies.guarded.turning:place"
+    piece = "slotwise.policies.guarded.turning:place"
     assert name_of(piece) == "guarded.turning.place"
     assert name_of("loop") == "loop"
     show(1, 2, piece)

@@ -21,9 +21,9 @@ from slotwise.experiments.reproduce import EXPERIMENTS, chosen, reproduce
 from slotwise.experiments.settings import FULL, SHOWN, Scale, changed, table1
 from slotwise.experiments.sweep import Cell, sweep
 from slotwise.experiments.traces import offered_load, scenario_of, srpt_bound, window_of
+from slotwise.policies import POLICIES, make_policy
 from slotwise.report.blocks import Figure, Section, Table
-from slotwise.scheduling.policies import POLICIES, make_policy
-from slotwise.simulation import ahead
+from slotwise.simulation.run import ahead
 from slotwise.simulation.simulate import simulate
 from slotwise.workloads.generators import google_like
 from slotwise.workloads.tracejobs import jobs_of_trace

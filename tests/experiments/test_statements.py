@@ -13,7 +13,7 @@ from slotwise.experiments.readings import stall_hours, wins
 from slotwise.experiments.showing import points_table
 from slotwise.report.blocks import Cell
 from slotwise.report.claims import Claim, Standing
-from slotwise.simulation.drift import Stability
+from slotwise.simulation.judge.drift import Stability
 
 HOLDS, IN_PART, FAILS = Standing.HOLDS, Standing.IN_PART, Standing.FAILS
 LAWS = ("Poisson", "log-normal")

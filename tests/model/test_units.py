@@ -163,7 +163,7 @@ def test_a_trace_is_read_in_the_unit(tmp_path: Path) -> None:
     text = '[cluster]\nresources = ["cpu"]\nservers = [{ name = "n", count = 40, capacity = [1] }]\n'
     path = tmp_path / "t.toml"
     path.write_text('time_unit = "h"\n' + text + '[workload]\ntrace = "t.parquet"\n')
-    from slotwise.simulation.workload import jobs_of
+    from slotwise.simulation.run.workload import jobs_of
 
     jobs = jobs_of(load_scenario(path))
     assert jobs.longest_service == pytest.approx(0.5)

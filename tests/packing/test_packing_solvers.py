@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from slotwise._kernel import JIT
+from slotwise.compiler.kernel import JIT
 from slotwise.errors import InputError
 from slotwise.packing import SOLVERS, Solver, Space, make_solver
 from slotwise.packing.kernels import TABLE, solve, table_best_weight

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from slotwise._kernel import JIT
+from slotwise.compiler.kernel import JIT
 from slotwise.errors import InputError
 from slotwise.packing import (
     Space,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from slotwise.model import Scenario, parse_scenario
+from slotwise.simulation.judge.statistics import student_interval
 from slotwise.simulation.simulate import compare, simulate
-from slotwise.simulation.statistics import student_interval
 
 POLICIES = ["algorithm1", "best-fit", "fifo"]
 SERVICES: list[dict[str, Any]] = [

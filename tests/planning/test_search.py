@@ -15,8 +15,8 @@ from slotwise.model import Scenario, parse_scenario
 from slotwise.planning import search
 from slotwise.planning.limit import cheapest
 from slotwise.planning.trials import Answer, Counts, Question, Trial, Trials
-from slotwise.simulation.choice import Choice
-from slotwise.simulation.workload import jobs_of
+from slotwise.simulation.run.choice import Choice
+from slotwise.simulation.run.workload import jobs_of
 
 
 def scenario(prices: list[float]) -> Scenario:

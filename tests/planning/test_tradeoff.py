@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from slotwise.cli.tradeoff import tradeoff as command
 from slotwise.cli.tradeoff import tradeoff_view
+from slotwise.display.numbers import measured
 from slotwise.errors import InputError
-from slotwise.looks.numbers import measured
 from slotwise.model import parse_scenario
 from slotwise.planning import Tradeoff, tradeoff
 from slotwise.planning.figure import draw

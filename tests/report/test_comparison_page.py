@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import slotwise
-from slotwise.looks.drawing import draw_dots, panel, plain_number
+from slotwise.display.drawing import draw_dots, panel, plain_number
 from slotwise.report.blocks import Cell, Table
 from slotwise.report.comparison import comparison_page, difference_in_words
 from slotwise.report.manifest import Manifest
 from slotwise.report.page import render
+from slotwise.simulation.judge.statistics import Interval
 from slotwise.simulation.showing import tail
-from slotwise.simulation.statistics import Interval
 
 
 @pytest.fixture(scope="module")

@@ -11,16 +11,16 @@ import numpy as np
 import polars as pl
 import pytest
 
+from slotwise.display.drawing import Series, curves, dots, lines, plain_number
+from slotwise.display.numbers import brief, cell, measured, with_band
+from slotwise.display.palette import STYLES, style_of
 from slotwise.errors import InputError
-from slotwise.looks.drawing import Series, curves, dots, lines, plain_number
-from slotwise.looks.numbers import brief, cell, measured, with_band
-from slotwise.looks.palette import STYLES, style_of
+from slotwise.policies import POLICIES
 from slotwise.report.blocks import Claims, Figure, Page, Panel, Prose, Section, Table
 from slotwise.report.claims import Claim, Standing
 from slotwise.report.manifest import Manifest
 from slotwise.report.page import render, write_page
 from slotwise.report.stepthrough import CAPACITY, SIZES, draw, record, telling, walk_of
-from slotwise.scheduling.policies import POLICIES
 
 
 def page() -> Page:

@@ -13,7 +13,7 @@ import pytest
 from instances import Events, perform, random_instance
 from ledger import Ledger
 
-from slotwise._kernel import JIT
+from slotwise.compiler.kernel import JIT
 from slotwise.scheduling import Complete, Join, Requeue, Resume, Scheduler, Stop, make_policy
 
 pytestmark = pytest.mark.core

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from slotwise.core import chance
+from slotwise.core.contract.claims import MaxWeight
+from slotwise.core.contract.policy import Policy
+from slotwise.core.store import Store
 from slotwise.errors import InputError
 from slotwise.model import Cluster, JobType, ServerClass, integers
 from slotwise.packing import spaces_of
-from slotwise.scheduling import POLICIES, chance, make_policy
-from slotwise.scheduling.claims import MaxWeight
-from slotwise.scheduling.policies import slots
-from slotwise.scheduling.policy import Policy
-from slotwise.scheduling.store import Store
+from slotwise.policies.paper import slots
+from slotwise.scheduling import POLICIES, make_policy
 
 pytestmark = pytest.mark.core
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from slotwise.model import Cluster, JobType, ServerClass
-from slotwise.scheduling.policies.guarded import floors, gains
+from slotwise.policies.guarded import floors, gains
 from slotwise.scheduling.scheduler import Scheduler
 
 pytestmark = pytest.mark.core

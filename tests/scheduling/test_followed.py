@@ -9,12 +9,13 @@ import pytest
 from numpy.typing import NDArray
 from test_indexes import store_of
 
-from slotwise._kernel import JIT
+from slotwise.compiler.kernel import JIT
+from slotwise.core import chance
+from slotwise.core.indexes import followed
+from slotwise.core.indexes.weights import best_configuration, best_weight
+from slotwise.core.state import CLASS, COUNT, SOLVER
+from slotwise.core.store import Store
 from slotwise.packing.kernels import TABLE
-from slotwise.scheduling import chance, followed
-from slotwise.scheduling.state import CLASS, COUNT, SOLVER
-from slotwise.scheduling.store import Store
-from slotwise.scheduling.weights import best_configuration, best_weight
 
 pytestmark = pytest.mark.core
 

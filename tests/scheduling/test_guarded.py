@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from slotwise.core.state import CLASS, COUNT, MODE, SERVER, STALLED, STATUS, TYPE, gain, offset
 from slotwise.model import Cluster, JobType, Scenario, ServerClass, load_scenario, parse_scenario
-from slotwise.scheduling.policies import make_policy
-from slotwise.scheduling.policies.guarded import drains, floors, memory, usable
+from slotwise.policies import make_policy
+from slotwise.policies.guarded import drains, floors, memory, usable
 from slotwise.scheduling.scheduler import Scheduler
-from slotwise.scheduling.state import CLASS, COUNT, MODE, SERVER, STALLED, STATUS, TYPE, gain, offset
-from slotwise.simulation.choice import Choice
-from slotwise.simulation.drift import Stability, drift
-from slotwise.simulation.replication import Task, replicate
-from slotwise.simulation.workload import jobs_of
+from slotwise.simulation.judge.drift import Stability, drift
+from slotwise.simulation.run.choice import Choice
+from slotwise.simulation.run.replication import Task, replicate
+from slotwise.simulation.run.workload import jobs_of
 from slotwise.theory import region_of, scaled_rates
 from slotwise.theory.guarantee import Verdict, guarantee
 
@@ -350,9 +350,9 @@ def test_the_guarantee_is_that_of_algorithm_1() -> None:
 def test_the_kernels_give_the_same_in_plain_python() -> None:
     program = (
         "from slotwise.model import parse_scenario\n"
-        "from slotwise.simulation.choice import Choice\n"
-        "from slotwise.simulation.replication import Task, replicate\n"
-        "from slotwise.simulation.workload import jobs_of\n"
+        "from slotwise.simulation.run.choice import Choice\n"
+        "from slotwise.simulation.run.replication import Task, replicate\n"
+        "from slotwise.simulation.run.workload import jobs_of\n"
         f"scenario = parse_scenario({{'name': 'x', **{UNLIKE!r}, 'run': {{'events': 1200, 'replications': 1}}}})\n"
         "found = replicate(Task(scenario, jobs_of(scenario), Choice('guarded', {'beta': 0.9, 'stall_cap': 0.3})))\n"
         "print(repr(found.mean_queue), found.stalls, found.resets, found.final_queue.tolist())\n"

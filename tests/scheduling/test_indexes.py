@@ -10,15 +10,12 @@ import numpy as np
 import pytest
 from instances import put_back
 
-from slotwise._kernel import JIT
-from slotwise.model import Integers
-from slotwise.model.sizes import LARGEST
-from slotwise.packing import Space
-from slotwise.scheduling import bitmap, chance, drive, firsttree, fitindex, queues
-from slotwise.scheduling.chance import words_of
-from slotwise.scheduling.moves import reindex
-from slotwise.scheduling.policies import make_policy
-from slotwise.scheduling.state import (
+from slotwise.compiler.kernel import JIT
+from slotwise.core import chance, queues, steps
+from slotwise.core.chance import words_of
+from slotwise.core.indexes import bitmap, firsttree, fitindex
+from slotwise.core.moves import reindex
+from slotwise.core.state import (
     CLASS,
     DRAINING,
     GROUP_NEXT,
@@ -31,8 +28,12 @@ from slotwise.scheduling.state import (
     jobs,
     queue_length,
 )
-from slotwise.scheduling.state import queues as lines
-from slotwise.scheduling.store import Store
+from slotwise.core.state import queues as lines
+from slotwise.core.store import Store
+from slotwise.model import Integers
+from slotwise.model.sizes import LARGEST
+from slotwise.packing import Space
+from slotwise.policies import make_policy
 
 pytestmark = pytest.mark.core
 
@@ -311,7 +312,7 @@ def test_an_only_server_is_found_and_filed_when_another_comes() -> None:
     store = store_of("best-fit", [[1]], [[20]], 2)
     state: Any = store.state
     hook, rows, free = store.policy.hooks(("join",)).join, store.arrays["servers"], store.arrays["free"]
-    drive.join(state, 0, 0, hook)
+    steps.join(state, 0, 0, hook)
     free[0] = 5
     reindex(state, 0)
     order = np.zeros(2, np.int64)
@@ -323,7 +324,7 @@ def test_an_only_server_is_found_and_filed_when_another_comes() -> None:
     rows[0, STATUS] = DRAINING
     assert fitindex.filed(state, order) == 0
     rows[0, STATUS] = PRESENT
-    drive.join(state, 1, 0, hook)
+    steps.join(state, 1, 0, hook)
     assert [fitindex.best(state, np.array([need])) for need in (5, 6)] == [0, 1]
     assert fitindex.count(state, np.array([5]), -1) == 2
     assert fitindex.filed(state, order) == 2

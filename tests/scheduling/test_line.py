@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slotwise._kernel import JIT
+from slotwise.compiler.kernel import JIT
+from slotwise.core.indexes import line
 from slotwise.model import Cluster, JobType, ServerClass
-from slotwise.scheduling import Scheduler, line
+from slotwise.scheduling import Scheduler
 
 pytestmark = pytest.mark.core
 

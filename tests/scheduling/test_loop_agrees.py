@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 from variants import VARIANTS, label
 
-from slotwise._kernel import JIT
+from slotwise.compiler.kernel import JIT
+from slotwise.core.state import ABSENT, COUNT, DRAINING, PRESENT, SERVER, STATUS, TYPE
 from slotwise.model import Scenario, parse_scenario
 from slotwise.scheduling import Complete, Drain, Fail, Join, Scheduler, Submit, Tick, make_policy
-from slotwise.scheduling.state import ABSENT, COUNT, DRAINING, PRESENT, SERVER, STATUS, TYPE
-from slotwise.simulation import churn, replication
-from slotwise.simulation.agenda import DURATION, stays
-from slotwise.simulation.choice import Choice
-from slotwise.simulation.replication import Task
-from slotwise.simulation.serverevents import DRAIN, FAIL, JOIN
-from slotwise.simulation.workload import jobs_of
+from slotwise.simulation.run import churn, replication
+from slotwise.simulation.run.agenda import DURATION, stays
+from slotwise.simulation.run.choice import Choice
+from slotwise.simulation.run.replication import Task
+from slotwise.simulation.run.serverevents import DRAIN, FAIL, JOIN
+from slotwise.simulation.run.workload import jobs_of
 
 pytestmark = pytest.mark.core
 

@@ -9,8 +9,11 @@ import pytest
 from instances import ALL_EVENTS, Events, perform, random_instance, still_waiting
 from naive import NaiveSlots, beta_of, maximal_configurations
 
-from slotwise._kernel import JIT
+from slotwise.compiler.kernel import JIT
+from slotwise.core.indexes.weights import best_configuration
+from slotwise.core.state import COUNT
 from slotwise.model import Cluster, JobType, ServerClass
+from slotwise.policies.paper.slots import beta
 from slotwise.scheduling import (
     Cancel,
     Complete,
@@ -25,9 +28,6 @@ from slotwise.scheduling import (
     Submit,
     make_policy,
 )
-from slotwise.scheduling.policies.slots import beta
-from slotwise.scheduling.state import COUNT
-from slotwise.scheduling.weights import best_configuration
 
 pytestmark = pytest.mark.core
 

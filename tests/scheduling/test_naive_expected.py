@@ -10,11 +10,11 @@ from instances import ALL_EVENTS, Events, Instance, perform, random_instance, st
 from naive_expected import NaiveExpected
 from test_naive_guarded import beside, naive_step
 
-from slotwise._kernel import JIT
+from slotwise.compiler.kernel import JIT
+from slotwise.policies.backfill import reservation
+from slotwise.policies.guarded import memory
 from slotwise.scheduling import Complete, Scheduler, make_policy
 from slotwise.scheduling.events import Event
-from slotwise.scheduling.policies import reservation
-from slotwise.scheduling.policies.guarded import memory
 
 pytestmark = pytest.mark.core
 

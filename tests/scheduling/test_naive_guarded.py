@@ -12,11 +12,11 @@ from instances import ALL_EVENTS, Events, perform, random_instance, still_waitin
 from naive import beta_of, maximal_configurations
 from naive_guarded import NaiveGuarded
 
-from slotwise._kernel import JIT
+from slotwise.compiler.kernel import JIT
+from slotwise.core.state import MODE, STALLED, gain
 from slotwise.model import Cluster, JobType, ServerClass
+from slotwise.policies.guarded import drains, floors, gains, memory, usable
 from slotwise.scheduling import Drain, Join, Remove, Resume, Scheduler, Submit, make_policy
-from slotwise.scheduling.policies.guarded import drains, floors, gains, memory, usable
-from slotwise.scheduling.state import MODE, STALLED, gain
 
 pytestmark = pytest.mark.core
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from naive_line import Job, NaiveLine, Size
 
-from slotwise._kernel import JIT
+from slotwise.compiler.kernel import JIT
 from slotwise.model import Cluster, JobType, ServerClass
 from slotwise.scheduling import Scheduler, make_policy
 

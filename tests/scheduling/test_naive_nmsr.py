@@ -12,8 +12,9 @@ from instances import ALL_EVENTS, Events, perform, random_instance, still_waitin
 from naive_nmsr import NaiveNmsr
 
 import slotwise
-from slotwise._kernel import JIT
+from slotwise.compiler.kernel import JIT
 from slotwise.model import Cluster, JobType, ServerClass, load_scenario
+from slotwise.policies.rivals.nmsr_mix import step_cost
 from slotwise.scheduling import (
     Cancel,
     Complete,
@@ -30,7 +31,6 @@ from slotwise.scheduling import (
     Tick,
     make_policy,
 )
-from slotwise.scheduling.policies.nmsr_mix import step_cost
 
 pytestmark = pytest.mark.core
 

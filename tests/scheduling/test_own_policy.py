@@ -13,7 +13,7 @@ import pytest
 from instances import Events, pairs, perform, random_instance
 from ledger import Ledger
 
-from slotwise._kernel import JIT
+from slotwise.compiler.kernel import JIT
 from slotwise.errors import InputError, SlotwiseError
 from slotwise.model import Cluster, JobType, ServerClass
 from slotwise.scheduling import Scheduler, make_policy

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from slotwise.core.state import gain
 from slotwise.model import Cluster, JobType, ServerClass
+from slotwise.policies.guarded import gains, memory, usable
 from slotwise.scheduling import Scheduler
-from slotwise.scheduling.policies.guarded import gains, memory, usable
-from slotwise.scheduling.state import gain
 
 pytestmark = pytest.mark.core
 

@@ -11,11 +11,11 @@ from instances import ALL_EVENTS, Events, pairs, perform, random_instance
 from ledger import Ledger
 from variants import VARIANTS, label, looks_at_all
 
-from slotwise._kernel import JIT
+from slotwise.compiler.kernel import JIT
+from slotwise.core.state import ACTIVE, MODE, PRESENT, STALLED, STATUS
 from slotwise.errors import InputError
 from slotwise.model import Cluster, JobType, ServerClass
 from slotwise.scheduling import Cancel, Event, Join, Scheduler, Submit, make_policy
-from slotwise.scheduling.state import ACTIVE, MODE, PRESENT, STALLED, STATUS
 
 pytestmark = pytest.mark.core
 

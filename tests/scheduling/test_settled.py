@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from instances import ALL_EVENTS, Events, perform, random_instance, still_waiting
 
-from slotwise._kernel import JIT
+from slotwise.compiler.kernel import JIT
+from slotwise.core.state import CLASS, MODE, PRESENT, STALLED, STATUS
+from slotwise.policies.guarded import floors, memory
 from slotwise.scheduling import Scheduler, make_policy
-from slotwise.scheduling.policies.guarded import floors, memory
-from slotwise.scheduling.state import CLASS, MODE, PRESENT, STALLED, STATUS
 
 pytestmark = pytest.mark.core
 

@@ -13,7 +13,7 @@ from instances import ALL_EVENTS, Events, Instance, perform, random_instance, st
 from ledger import Ledger
 from variants import VARIANTS, label, looks_at_all
 
-from slotwise._kernel import JIT
+from slotwise.compiler.kernel import JIT
 from slotwise.errors import InputError
 from slotwise.model import Cluster, JobType, ServerClass
 from slotwise.scheduling import (

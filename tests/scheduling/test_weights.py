@@ -7,10 +7,10 @@ import pytest
 from test_followed import set_queues
 from test_indexes import store_of
 
-from slotwise._kernel import JIT
+from slotwise.compiler.kernel import JIT
+from slotwise.core.indexes.weights import about_best_weight, best_above, best_configuration, best_weight
+from slotwise.core.state import CLASS, SOLVER
 from slotwise.packing.kernels import BRANCH_AND_BOUND
-from slotwise.scheduling.state import CLASS, SOLVER
-from slotwise.scheduling.weights import about_best_weight, best_above, best_configuration, best_weight
 
 
 @pytest.mark.core

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from slotwise.core.contract.policy import Policy
 from slotwise.scheduling import POLICIES
-from slotwise.scheduling.policy import Policy
 
 VARIANTS: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in POLICIES]
 VARIANTS += [

@@ -16,9 +16,9 @@ from numpy.random import SeedSequence
 
 from slotwise import Scheduler
 from slotwise.model import Scenario
-from slotwise.scheduling.policies import make_policy
-from slotwise.simulation.replication import SERVERS, WORKLOAD
-from slotwise.simulation.serverevents import DRAIN, FAIL, JOIN, ServerEvents
+from slotwise.policies import make_policy
+from slotwise.simulation.run.replication import SERVERS, WORKLOAD
+from slotwise.simulation.run.serverevents import DRAIN, FAIL, JOIN, ServerEvents
 from slotwise.workloads.jobs import Jobs
 from slotwise.workloads.laws import child
 

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 import slotwise
-from slotwise._kernel import JIT
-from slotwise.scheduling.hooks import HOOKS, nothing
-from slotwise.scheduling.policies import POLICIES, make_policy
-from slotwise.simulation import ahead, parts
+from slotwise.compiler.kernel import JIT
+from slotwise.core.contract.hooks import HOOKS, nothing
+from slotwise.policies import POLICIES, make_policy
+from slotwise.simulation.run import ahead, parts
 from slotwise.simulation.simulate import InterruptedRunError
 
 REAL = subprocess.Popen
-NOTHING = "slotwise.scheduling.hooks:nothing"
+NOTHING = "slotwise.core.contract.hooks:nothing"
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def helpers_that(code: str, monkeypatch: pytest.MonkeyPatch) -> list[subprocess.
     started: list[subprocess.Popen[str]] = []
 
     def popen(command: list[str], **options: object) -> subprocess.Popen[str]:
-        assert command[1:] == ["-m", "slotwise.simulation.parts"]
+        assert command[1:] == ["-m", "slotwise.simulation.run.parts"]
         started.append(REAL([sys.executable, "-c", code], **options))  # type: ignore[call-overload]
         return started[-1]
 
@@ -131,12 +131,12 @@ def test_interrupted_while_helpers_compile(
 def test_a_piece_is_in_the_cache_when_it_has_been_compiled_and_not_before(tmp_path: Path) -> None:
     """Also where Numba is told to keep its cache elsewhere; and not when any source has changed."""
     code = f"""
-from slotwise import _kernel
+from slotwise.compiler import kernel
 from slotwise.simulation import ahead, parts
 print(ahead.in_cache({NOTHING!r}))
 parts.compile_piece({NOTHING!r})
 print(ahead.in_cache({NOTHING!r}))
-_kernel.stamp = lambda: "other sources"
+kernel.stamp = lambda: "other sources"
 print(ahead.in_cache({NOTHING!r}))
 """
     done = subprocess.run(

@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 
 from slotwise.model import Scenario, parse_scenario
-from slotwise.simulation.choice import Choice
-from slotwise.simulation.replication import Task, replicate
-from slotwise.simulation.workload import jobs_of
+from slotwise.simulation.run.choice import Choice
+from slotwise.simulation.run.replication import Task, replicate
+from slotwise.simulation.run.workload import jobs_of
 from slotwise.workloads.traces import Trace, TraceMeta, write_trace
 
 

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from slotwise.scheduling.chance import words_of
-from slotwise.simulation.agenda import AgendaStore, forget_end, free_leaf
-from slotwise.simulation.ends import insert, put
+from slotwise.core.chance import words_of
+from slotwise.simulation.run.agenda import AgendaStore, forget_end, free_leaf
+from slotwise.simulation.run.ends import insert, put
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -15,8 +15,8 @@ import slotwise
 from slotwise.cli.tables import results_table
 from slotwise.errors import InputError
 from slotwise.model import JobType, Scenario, parse_scenario
+from slotwise.policies import make_policy
 from slotwise.scheduling import Scheduler, Submit
-from slotwise.scheduling.policies import make_policy
 from slotwise.workloads.hpc import hpc_like
 from slotwise.workloads.traces import Trace, write_trace
 

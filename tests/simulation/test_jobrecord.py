@@ -11,7 +11,7 @@ import pytest
 
 import slotwise
 from slotwise.model import Scenario
-from slotwise.simulation.measurements import COUNT, SUM
+from slotwise.simulation.measure.measurements import COUNT, SUM
 from slotwise.workloads.traces import read_trace, write_trace
 from slotwise.workloads.traces.tools import window
 

@@ -13,8 +13,8 @@ import pytest
 
 import slotwise
 from slotwise.model import Scenario, parse_scenario
-from slotwise.simulation.measurements import COUNT, LARGEST, SUM, Measurements
-from slotwise.simulation.workload import jobs_of
+from slotwise.simulation.measure.measurements import COUNT, LARGEST, SUM, Measurements
+from slotwise.simulation.run.workload import jobs_of
 from slotwise.workloads.traces import Trace, TraceMeta, write_trace
 
 Make = Callable[..., Scenario]

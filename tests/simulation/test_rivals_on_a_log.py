@@ -17,12 +17,12 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
-from slotwise._kernel import JIT
+from slotwise.compiler.kernel import JIT
 from slotwise.model import Scenario, parse_scenario
-from slotwise.simulation.choice import Choice
-from slotwise.simulation.meter import ROW_ARRIVAL, ROW_START
-from slotwise.simulation.replication import Task, replicate
-from slotwise.simulation.workload import jobs_of
+from slotwise.simulation.measure.meter import ROW_ARRIVAL, ROW_START
+from slotwise.simulation.run.choice import Choice
+from slotwise.simulation.run.replication import Task, replicate
+from slotwise.simulation.run.workload import jobs_of
 from slotwise.workloads.traces import Trace, TraceMeta, write_trace
 
 LOG = Path(__file__).resolve().parents[3] / "shared" / "traces" / "kth_sp2" / "KTH-SP2.swf.gz"

@@ -13,14 +13,14 @@ import pytest
 
 import slotwise
 from slotwise.model import Scenario, parse_scenario
-from slotwise.simulation.choice import Choice
-from slotwise.simulation.drift import Stability
-from slotwise.simulation.meter import SAMPLES
-from slotwise.simulation.replication import Task, replicate
-from slotwise.simulation.serverevents import FAIL, JOIN, ServerEvents
+from slotwise.simulation.judge.drift import Stability
+from slotwise.simulation.judge.statistics import mser5
+from slotwise.simulation.measure.meter import SAMPLES
+from slotwise.simulation.run.choice import Choice
+from slotwise.simulation.run.replication import Task, replicate
+from slotwise.simulation.run.serverevents import FAIL, JOIN, ServerEvents
+from slotwise.simulation.run.workload import jobs_of
 from slotwise.simulation.simulate import InterruptedRunError
-from slotwise.simulation.statistics import mser5
-from slotwise.simulation.workload import jobs_of
 
 Make = Callable[..., Scenario]
 
@@ -187,7 +187,7 @@ def test_an_engine_or_policy_that_is_not_there_is_refused(scenario: Make) -> Non
 
 
 def test_an_interruption_keeps_what_is_finished(scenario: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    from slotwise.simulation import engines as module
+    from slotwise.simulation.run import engines as module
 
     made = scenario({"five": (1, 5)}, [(1, 3)], run={"events": 1000, "replications": 4})
     whole = slotwise.simulate(made, "fifo")

@@ -13,10 +13,10 @@ import pytest
 
 import slotwise
 from slotwise.model import parse_scenario
-from slotwise.scheduling.policies.fitting import Fifo
-from slotwise.simulation import replication
-from slotwise.simulation.measurements import Measurements
-from slotwise.simulation.statistics import student_interval
+from slotwise.policies.fit.fitting import Fifo
+from slotwise.simulation.judge.statistics import student_interval
+from slotwise.simulation.measure.measurements import Measurements
+from slotwise.simulation.run import replication
 
 POLICIES = ["algorithm1", "m14", "g16", "best-fit", "fifo", "easy-backfill"]
 EVENTS = 800

@@ -9,9 +9,9 @@ import pytest
 
 import slotwise
 from slotwise.model import Scenario
-from slotwise.simulation.measurements import COUNT, SUM
+from slotwise.simulation.judge.statistics import student_interval
+from slotwise.simulation.measure.measurements import COUNT, SUM
 from slotwise.simulation.result import Result
-from slotwise.simulation.statistics import student_interval
 from slotwise.theory import erlang
 
 Make = Callable[..., Scenario]

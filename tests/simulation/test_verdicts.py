@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 import slotwise
 from slotwise.cli.main import build
 from slotwise.model import parse_scenario
-from slotwise.simulation import sequential
-from slotwise.simulation.drift import Stability
-from slotwise.simulation.workload import jobs_of
+from slotwise.simulation.judge.drift import Stability
+from slotwise.simulation.run import sequential
+from slotwise.simulation.run.workload import jobs_of
 from slotwise.theory import erlang
 
 FILE = Path(__file__).with_name("ours.toml")

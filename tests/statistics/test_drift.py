@@ -10,7 +10,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from slotwise.simulation.drift import GROWTH_OF_TYPE, Stability, drift, least_samples
+from slotwise.simulation.judge.drift import GROWTH_OF_TYPE, Stability, drift, least_samples
 
 SAMPLES = 480
 STABLE, GROWS, TOO_SHORT = Stability.STABLE, Stability.GROWS, Stability.TOO_SHORT

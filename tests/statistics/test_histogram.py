@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slotwise.simulation.histogram import BINS, EDGES, bin_of, quantiles
+from slotwise.simulation.measure.histogram import BINS, EDGES, bin_of, quantiles
 
 PLAIN = getattr(bin_of, "py_func", bin_of)
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from slotwise.model import parse_scenario
-from slotwise.simulation.histogram import EDGES, bin_of, censored_mean, censored_quantiles, with_waiting
-from slotwise.simulation.intervals import mean_interval, quantile_interval
+from slotwise.simulation.judge.intervals import mean_interval, quantile_interval
+from slotwise.simulation.measure.histogram import EDGES, bin_of, censored_mean, censored_quantiles, with_waiting
 from slotwise.simulation.simulate import simulate
 from slotwise.theory import erlang
 

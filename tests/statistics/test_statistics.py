@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import signal, stats
 
-from slotwise.simulation.statistics import (
+from slotwise.simulation.judge.statistics import (
     Moments,
     batch_means,
     merged,

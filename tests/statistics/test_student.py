@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scipy.special import stdtr, stdtrit
 
-from slotwise.simulation.student import half_width, upper_tail, within
+from slotwise.simulation.judge.student import half_width, upper_tail, within
 
 DEGREES = [1, 2, 3, 4, 5, 6, 7, 30, 31, 999, 1000]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from slotwise.core.contract.claims import Assumption, FixedShare, MaxWeight, Need, PolicyClaim
 from slotwise.errors import InputError
 from slotwise.model import Scenario, load_scenario, parse_scenario
 from slotwise.scheduling import POLICIES, Policy, make_policy
-from slotwise.scheduling.claims import Assumption, FixedShare, MaxWeight, Need, PolicyClaim
 from slotwise.theory import region_of, scaled_rates
 from slotwise.theory.guarantee import Guarantee, Verdict, guarantee, guarantees, proven_share
 
@@ -252,7 +252,7 @@ def test_one_from_a_file_stands_first(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(
         "from slotwise.scheduling.api import Policy\n"
-        "from slotwise.scheduling.claims import FixedShare, Need\n"
+        "from slotwise.core.contract.claims import FixedShare, Need\n"
         "class Mine(Policy):\n"
         "    name = 'best-fit'\n"  # even so, it is another one
         "    def claim(self):\n"

@@ -18,10 +18,10 @@ from scipy.optimize import linprog
 
 from slotwise.model import Scenario, integers, parse_scenario
 from slotwise.packing import Space, spaces_of
+from slotwise.policies import make_policy
 from slotwise.region.pricing import Searched
 from slotwise.region.ray import Columns
 from slotwise.region.region import Mix
-from slotwise.scheduling.policies import make_policy
 from slotwise.theory import headroom_by_type, load_of, locate, region_of, scaled_rates
 from slotwise.theory.bounds import best_lower_bound, pools_of
 from slotwise.theory.capacity import assess

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from slotwise.display.drawing import save_figure
 from slotwise.errors import InputError
-from slotwise.looks.drawing import save_figure
 from slotwise.workloads.traces import Trace, TraceMeta, summarise
 from slotwise.workloads.traces.figure import arrivals_figure, in_use, nice_width
 from slotwise.workloads.traces.summary import counts_in_windows, dispersion

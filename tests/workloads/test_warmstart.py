@@ -11,8 +11,8 @@ from numpy.random import SeedSequence
 
 from slotwise.errors import InputError
 from slotwise.model import Scenario, parse_scenario
+from slotwise.simulation.run.workload import jobs_of, window_words
 from slotwise.simulation.simulate import simulate
-from slotwise.simulation.workload import jobs_of, window_words
 from slotwise.theory.capacity import assess
 from slotwise.workloads.traces import Trace, TraceMeta, write_trace
 from slotwise.workloads.warmstart import MOST, drawn, how_many

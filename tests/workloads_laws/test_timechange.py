@@ -9,8 +9,8 @@ import pytest
 from numpy.random import SeedSequence
 from scipy import stats
 
+from slotwise.display.numbers import number
 from slotwise.errors import InputError
-from slotwise.looks.numbers import number
 from slotwise.model import RateProfile, parse_scenario
 from slotwise.report.comparison import comparison_page
 from slotwise.simulation.result import Comparison

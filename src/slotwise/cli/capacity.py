@@ -8,10 +8,10 @@ import typer
 from rich.text import Text
 
 from slotwise.cli.running import JsonOption, ScenarioArgument, SetOption
-from slotwise.looks.numbers import as_json as to_json
-from slotwise.looks.terminal import show
+from slotwise.display.numbers import as_json as to_json
+from slotwise.display.terminal import show
 from slotwise.model import load_scenario
-from slotwise.simulation.workload import window_words
+from slotwise.simulation.run.workload import window_words
 from slotwise.theory.capacity import assess
 from slotwise.theory.rendering import render
 

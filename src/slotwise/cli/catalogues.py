@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from slotwise.cli.completing import policy_names
-from slotwise.looks.terminal import listing, show
+from slotwise.display.terminal import listing, show
 from slotwise.model import load_scenario, shipped_scenarios
 
 
@@ -24,7 +24,7 @@ def policies(
       slotwise policies
       slotwise policies guarded
     """
-    from slotwise.scheduling.policies import (  # with the compiler, for which `scenarios` need not wait
+    from slotwise.policies import (  # with the compiler, for which `scenarios` need not wait
         POLICIES,
         make_policy,
     )

@@ -17,8 +17,8 @@ from urllib.parse import quote
 import typer
 
 from slotwise.cli.serve import JsonOption, needs_extra
+from slotwise.display.numbers import printable
 from slotwise.errors import InputError
-from slotwise.looks.numbers import printable
 
 if TYPE_CHECKING:
     from slotwise.live.client import Client, Job
@@ -77,7 +77,7 @@ def table(headings: list[str], rows: list[list[str]], less_needed: Sequence[str]
     from rich.console import Group
     from rich.text import Text
 
-    from slotwise.looks.terminal import fit, listing, show
+    from slotwise.display.terminal import fit, listing, show
 
     def drawn(width: int) -> Group:
         made = listing(*headings)

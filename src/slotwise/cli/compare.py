@@ -20,7 +20,7 @@ from slotwise.cli.running import (
 )
 from slotwise.errors import InputError
 from slotwise.model import load_scenario
-from slotwise.simulation.engines import Engine
+from slotwise.simulation.run.engines import Engine
 from slotwise.simulation.simulate import run_policies
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from slotwise.simulation import ahead
+from slotwise.simulation.run import ahead
 
 
 def name_of(piece: str) -> str:

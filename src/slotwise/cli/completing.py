@@ -18,7 +18,7 @@ def scenario_names(incomplete: str) -> list[str]:
 
 def policy_names(incomplete: str) -> list[str]:
     """For completion: a policy, or one more after a comma."""
-    from slotwise.scheduling.policies import POLICIES  # with the compiler: not for commands that run nothing
+    from slotwise.policies import POLICIES  # with the compiler: not for commands that run nothing
 
     before = incomplete[: incomplete.rfind(",") + 1]
     return [before + name for name in POLICIES if (before + name).startswith(incomplete)]

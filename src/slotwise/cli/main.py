@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import typer
 
 from slotwise._version import __version__
+from slotwise.display.numbers import printable
 from slotwise.errors import InputError, SlotwiseError, SlotwiseWarning
-from slotwise.looks.numbers import printable
 
 
 class Command(NamedTuple):

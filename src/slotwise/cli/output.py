@@ -13,10 +13,10 @@ import typer
 
 from slotwise._version import __version__
 from slotwise.cli.tables import results_table
+from slotwise.display.numbers import as_json as to_json
+from slotwise.display.terminal import show
 from slotwise.errors import InputError
 from slotwise.files import reserve
-from slotwise.looks.numbers import as_json as to_json
-from slotwise.looks.terminal import show
 from slotwise.model import Scenario
 from slotwise.report import CONTENTS
 from slotwise.simulation.result import Comparison, Result, as_json

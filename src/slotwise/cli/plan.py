@@ -18,16 +18,16 @@ from slotwise.cli.running import (
     refuse_idle,
 )
 from slotwise.cli.tables import between
+from slotwise.display.numbers import as_json as to_json
+from slotwise.display.numbers import measured, number
+from slotwise.display.terminal import figures, fit, show
 from slotwise.errors import InputError
-from slotwise.looks.numbers import as_json as to_json
-from slotwise.looks.numbers import measured, number
-from slotwise.looks.terminal import figures, fit, show
 from slotwise.model import labelled, load_scenario
 from slotwise.planning.plan import InterruptedPlanError, Plan, describe
 from slotwise.planning.plan import plan as make_plan
 from slotwise.planning.targets import MEANINGS, meaning, parse_targets, shown, unit_of
 from slotwise.planning.trials import Answer
-from slotwise.simulation.workload import window_words
+from slotwise.simulation.run.workload import window_words
 
 COLOUR = {Answer.MEETS: "green", Answer.MISSES: "red", Answer.DOUBT: "yellow", Answer.IMPOSSIBLE: "dim"}
 

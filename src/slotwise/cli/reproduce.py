@@ -16,14 +16,14 @@ from rich.text import Text
 
 from slotwise.cli.compiling import shown
 from slotwise.cli.running import WorkersOption, messages, say
+from slotwise.display.terminal import show
 from slotwise.errors import InputError
 from slotwise.experiments.reproduce import EXPERIMENTS, REPORT, Reproduction, chosen
 from slotwise.experiments.reproduce import reproduce as run
 from slotwise.files import reserve
-from slotwise.looks.terminal import show
 from slotwise.report import CONTENTS
 from slotwise.report.claims import Standing
-from slotwise.simulation import ahead
+from slotwise.simulation.run import ahead
 
 STYLES = {Standing.HOLDS: "green", Standing.IN_PART: "yellow", Standing.FAILS: "red", Standing.UNTESTED: "dim"}
 

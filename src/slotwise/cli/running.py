@@ -15,8 +15,8 @@ from slotwise.cli.compiling import shown
 from slotwise.cli.completing import scenario_names
 from slotwise.errors import InputError
 from slotwise.model import Scenario
-from slotwise.simulation.choice import Choice
-from slotwise.simulation.engines import OnProgress
+from slotwise.simulation.run.choice import Choice
+from slotwise.simulation.run.engines import OnProgress
 
 if TYPE_CHECKING:
     from rich.progress import Progress

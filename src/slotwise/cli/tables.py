@@ -8,14 +8,14 @@ from typing import NamedTuple
 from rich.console import Group, JustifyMethod, RenderableType
 from rich.text import Text
 
-from slotwise.looks.numbers import NONE, measured, number, rate
-from slotwise.looks.terminal import FOLDED, figures, fit
+from slotwise.display.numbers import NONE, measured, number, rate
+from slotwise.display.terminal import FOLDED, figures, fit
 from slotwise.model import labelled
-from slotwise.simulation.drift import Stability
+from slotwise.simulation.judge.drift import Stability
+from slotwise.simulation.judge.statistics import Interval
 from slotwise.simulation.result import Result
-from slotwise.simulation.sequential import imprecise
-from slotwise.simulation.statistics import Interval
-from slotwise.simulation.workload import window_words
+from slotwise.simulation.run.sequential import imprecise
+from slotwise.simulation.run.workload import window_words
 from slotwise.theory.answer import WORTH_TELLING
 
 POLICY_WIDTH = FOLDED

@@ -9,10 +9,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
+from slotwise.display.numbers import as_json as to_json
+from slotwise.display.terminal import show
 from slotwise.errors import InputError
 from slotwise.files import filled, reserve
-from slotwise.looks.numbers import as_json as to_json
-from slotwise.looks.terminal import show
 from slotwise.workloads.fitting import treat_too_large
 from slotwise.workloads.generators import PROFILES
 from slotwise.workloads.profiles import closeness, fit_profile, generate
@@ -152,7 +152,7 @@ def summary(
     found = read_trace(trace)
     facts = summarise(found, _capacity(capacity, found))
     if figure is not None:
-        from slotwise.looks.drawing import save_figure  # Matplotlib is slow to load
+        from slotwise.display.drawing import save_figure  # Matplotlib is slow to load
         from slotwise.workloads.traces.figure import arrivals_figure
 
         save_figure(arrivals_figure(found), figure)
@@ -402,7 +402,7 @@ def compare(
     one, other = read_trace(real), read_trace(made)
     near = closeness(one, other)
     if figure is not None:
-        from slotwise.looks.drawing import save_figure
+        from slotwise.display.drawing import save_figure
         from slotwise.workloads.traces.figure import comparison_figure
 
         save_figure(comparison_figure(one, other), figure)

@@ -19,10 +19,10 @@ from slotwise.cli.running import (
     say,
 )
 from slotwise.cli.tables import between, verdict_text
+from slotwise.display.numbers import NONE, measured, number
+from slotwise.display.numbers import as_json as to_json
+from slotwise.display.terminal import figures, fit, show
 from slotwise.errors import InputError
-from slotwise.looks.numbers import NONE, measured, number
-from slotwise.looks.numbers import as_json as to_json
-from slotwise.looks.terminal import figures, fit, show
 from slotwise.model import labelled, load_scenario
 from slotwise.planning.figure import draw
 from slotwise.planning.tradeoff import GRID, SOLVERS, Tradeoff

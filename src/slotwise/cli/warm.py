@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from slotwise._kernel import JIT, cache_path
 from slotwise.cli.compiling import name_of, shown
 from slotwise.cli.completing import policy_names
+from slotwise.compiler.kernel import JIT, cache_path
+from slotwise.core.contract.hooks import HOOKS
 from slotwise.errors import SlotwiseError
-from slotwise.scheduling.hooks import HOOKS
-from slotwise.scheduling.policies import POLICIES, make_policy
-from slotwise.simulation import ahead
+from slotwise.policies import POLICIES, make_policy
+from slotwise.simulation.run import ahead
 
 
 def warm(

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from slotwise.display.drawing import curves, dots
+from slotwise.display.numbers import brief
+from slotwise.display.palette import label_of
 from slotwise.experiments.examples import series_frame
 from slotwise.experiments.experiment import Experiment, Order
 from slotwise.experiments.points import Points
 from slotwise.experiments.settings import SHOWN, changed, table1
 from slotwise.experiments.showing import points_table
 from slotwise.experiments.sweep import Cell, sweep
-from slotwise.looks.drawing import curves, dots
-from slotwise.looks.numbers import brief
-from slotwise.looks.palette import label_of
 from slotwise.model import Scenario, load_scenario
 from slotwise.model.laws import Batch, BatchArrivals, Hyperexponential
+from slotwise.policies import make_policy
 from slotwise.report.blocks import Block, Figure, Panel, Prose, Section
-from slotwise.scheduling.policies import make_policy
-from slotwise.simulation.drift import Stability
+from slotwise.simulation.judge.drift import Stability
 from slotwise.theory.load import region_of
 
 ZETA = 0.89

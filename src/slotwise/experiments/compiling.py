@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from slotwise.scheduling.policies import make_policy
-from slotwise.simulation import ahead
-from slotwise.simulation.replication import HOOKS_OF_JOBS
+from slotwise.policies import make_policy
+from slotwise.simulation.run import ahead
+from slotwise.simulation.run.replication import HOOKS_OF_JOBS
 
 POLICIES = ("guarded", "best-fit", "algorithm1", "m14", "g16", "g16-retention")
 

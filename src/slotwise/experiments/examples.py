@@ -8,14 +8,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from slotwise.display.drawing import curves, dots
+from slotwise.display.palette import label_of
 from slotwise.experiments import statements
 from slotwise.experiments.experiment import Experiment, Order
 from slotwise.experiments.points import Point, Points
 from slotwise.experiments.settings import SHOWN, changed
 from slotwise.experiments.showing import points_table
 from slotwise.experiments.sweep import Cell, sweep
-from slotwise.looks.drawing import curves, dots
-from slotwise.looks.palette import label_of
 from slotwise.model import load_scenario
 from slotwise.report.blocks import Block, Claims, Figure, Panel, Prose, Section
 from slotwise.report.stepthrough import walk_of

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from slotwise.display.numbers import brief
+from slotwise.display.palette import style_of
 from slotwise.experiments.points import Point, Points
-from slotwise.looks.numbers import brief
-from slotwise.looks.palette import style_of
 from slotwise.report.claims import Standing
-from slotwise.simulation.statistics import paired_difference
+from slotwise.simulation.judge.statistics import paired_difference
 
 HOLDS, IN_PART, FAILS = Standing.HOLDS, Standing.IN_PART, Standing.FAILS
 Line = Sequence[Point]

@@ -8,9 +8,9 @@ from typing import Any
 
 import polars as pl
 
+from slotwise.display.drawing import Series
 from slotwise.experiments.sweep import Cell
-from slotwise.looks.drawing import Series
-from slotwise.simulation.drift import Stability
+from slotwise.simulation.judge.drift import Stability
 from slotwise.simulation.result import Result
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import polars as pl
 
+from slotwise.display.numbers import brief
 from slotwise.experiments.points import Point, Points
 from slotwise.experiments.settings import Scale
 from slotwise.experiments.sweep import Cell
-from slotwise.looks.numbers import brief
 from slotwise.model import Scenario
 from slotwise.report.blocks import Block, Prose, Table
 from slotwise.simulation.result import Result

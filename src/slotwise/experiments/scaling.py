@@ -7,17 +7,17 @@ from typing import Any
 
 import polars as pl
 
+from slotwise.display.numbers import with_band
+from slotwise.display.palette import label_of
 from slotwise.experiments import statements
 from slotwise.experiments.experiment import Experiment, Order
 from slotwise.experiments.points import Points
 from slotwise.experiments.settings import LAWS, SHOWN, changed, table1
 from slotwise.experiments.showing import lines_figure, wait_figure
 from slotwise.experiments.sweep import Cell, sweep
-from slotwise.looks.numbers import with_band
-from slotwise.looks.palette import label_of
 from slotwise.model import Scenario
 from slotwise.report.blocks import Block, Claims, Prose, Section, Table
-from slotwise.simulation.workload import jobs_of
+from slotwise.simulation.run.workload import jobs_of
 
 COUNTS = [20, 40, 60, 80, 100, 120, 140, 160, 180, 200]
 INTENSITIES = [0.80, 0.82, 0.84, 0.86, 0.88, 0.90, 0.92, 0.94, 0.95]

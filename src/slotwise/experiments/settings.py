@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from slotwise.model import Run, Scenario, load_scenario
-from slotwise.scheduling.policies import POLICIES
+from slotwise.policies import POLICIES
 
 PAPER = ("algorithm1", "m14", "g16")
 """the three algorithms that the paper compares"""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from slotwise.display.drawing import lines
+from slotwise.display.numbers import brief, with_band
+from slotwise.display.palette import label_of
 from slotwise.experiments.points import Point, Points
-from slotwise.looks.drawing import lines
-from slotwise.looks.numbers import brief, with_band
-from slotwise.looks.palette import label_of
 from slotwise.report.blocks import Cell, Figure, Panel, Table
 from slotwise.simulation.showing import KINDS
 

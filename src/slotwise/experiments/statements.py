@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from slotwise.display.numbers import brief
 from slotwise.experiments.grading import (
     FAILS,
     HOLDS,
@@ -27,7 +28,6 @@ from slotwise.experiments.grading import (
 )
 from slotwise.experiments.points import Points
 from slotwise.experiments.settings import PAPER
-from slotwise.looks.numbers import brief
 from slotwise.report.claims import Claim
 
 A1, M14, G16 = PAPER

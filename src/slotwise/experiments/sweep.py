@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slotwise.model import Scenario
-from slotwise.simulation.choice import Choice
-from slotwise.simulation.engines import Engine
-from slotwise.simulation.replication import Task
 from slotwise.simulation.result import Result
+from slotwise.simulation.run.choice import Choice
+from slotwise.simulation.run.engines import Engine
+from slotwise.simulation.run.replication import Task
+from slotwise.simulation.run.workload import jobs_of
 from slotwise.simulation.simulate import run_tasks
-from slotwise.simulation.workload import jobs_of
 from slotwise.theory.bounds import Bound
 from slotwise.workloads.jobs import Jobs
 

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from slotwise.display.drawing import bars_over_time
 from slotwise.errors import InputError
 from slotwise.experiments import statements
 from slotwise.experiments.experiment import Experiment, Order
@@ -18,7 +19,6 @@ from slotwise.experiments.readings import reading_blocks, reading_cells
 from slotwise.experiments.settings import SHOWN
 from slotwise.experiments.showing import lines_figure, points_table, wait_figure
 from slotwise.experiments.sweep import Cell, sweep
-from slotwise.looks.drawing import bars_over_time
 from slotwise.model import Cluster, Scenario, ServerClass, TypeMaking, Workload
 from slotwise.report.blocks import Block, Claims, Figure, Panel, Prose, Section
 from slotwise.simulation.result import Result

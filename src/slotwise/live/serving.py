@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import uvicorn
 
+from slotwise.core.contract.hooks import HOOKS
 from slotwise.errors import InputError, SlotwiseError
 from slotwise.live.api.app import make_app
 from slotwise.live.api.gate import LOOPBACK
@@ -26,8 +27,7 @@ from slotwise.live.service import Service
 from slotwise.live.settings import prepare
 from slotwise.live.store import open_store
 from slotwise.scheduling import POLICIES, make_policy
-from slotwise.scheduling.hooks import HOOKS
-from slotwise.simulation import ahead
+from slotwise.simulation.run import ahead
 
 log = logging.getLogger(__name__)
 

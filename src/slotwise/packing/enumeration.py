@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from slotwise._kernel import plain
+from slotwise.compiler.kernel import plain
 from slotwise.packing.kernels.lattice import walk
 from slotwise.packing.space import Predicate, Space, broken
 

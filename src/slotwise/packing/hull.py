@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from slotwise._kernel import plain
+from slotwise.compiler.kernel import plain
 from slotwise.errors import InputError
 from slotwise.packing.kernels.simplex import maximise
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from slotwise.display.palette import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
 from slotwise.files import whole
-from slotwise.looks.palette import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
 from slotwise.planning.tradeoff import Tradeoff
 
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
@@ -20,7 +20,7 @@ def draw(found: Tradeoff, path: str | Path) -> None:
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, LogLocator
 
-    from slotwise.looks.drawing import check_picture, plain_number
+    from slotwise.display.drawing import check_picture, plain_number
 
     path = Path(path)
     check_picture(path)

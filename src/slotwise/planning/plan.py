@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from slotwise._version import __version__
+from slotwise.display.notebook import to_pandas
+from slotwise.display.numbers import finite, number
 from slotwise.errors import InputError, SlotwiseError
-from slotwise.looks.notebook import to_pandas
-from slotwise.looks.numbers import finite, number
 from slotwise.model import MOST_SERVERS, Overrides, Scenario, span, with_unit
 from slotwise.planning import search, showing
 from slotwise.planning.limit import Limit, cheapest
@@ -25,12 +25,12 @@ from slotwise.planning.targets import Targets, check_targets, estimate, meaning,
 from slotwise.planning.trials import LOOKS, Counts, Question, Trial, Trials
 from slotwise.region.ray import Columns
 from slotwise.region.region import locate
-from slotwise.simulation.choice import Choice
-from slotwise.simulation.periods import QueueOverPeriod, queue_over_period
-from slotwise.simulation.serverevents import check_pace
+from slotwise.simulation.judge.statistics import Interval
+from slotwise.simulation.measure.periods import QueueOverPeriod, queue_over_period
+from slotwise.simulation.run.choice import Choice
+from slotwise.simulation.run.serverevents import check_pace
+from slotwise.simulation.run.workload import jobs_of
 from slotwise.simulation.simulate import InterruptedRunError, as_scenario
-from slotwise.simulation.statistics import Interval
-from slotwise.simulation.workload import jobs_of
 from slotwise.theory.guarantee import Verdict as Certainty
 from slotwise.theory.guarantee import guarantee
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import pandas
     import polars as pl
 
-    from slotwise.looks.drawing import Picture
+    from slotwise.display.drawing import Picture
 
 MIXES = 40
 """mixes of several server classes that are simulated, at most, to look for a cheaper one"""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from slotwise.looks import notebook
-from slotwise.looks.numbers import brief, with_band
-from slotwise.looks.palette import INK, SOFT, style_of
+from slotwise.display import notebook
+from slotwise.display.numbers import brief, with_band
+from slotwise.display.palette import INK, SOFT, style_of
 from slotwise.model import labelled
 from slotwise.planning.targets import meaning, shown, unit_of
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from slotwise.looks.drawing import Picture
+    from slotwise.display.drawing import Picture
     from slotwise.planning.plan import Plan
 
 KINDS = {"meets": "good", "misses": "bad"}
@@ -60,7 +60,7 @@ def plot(plan: Plan) -> Picture:
     """Each target over the cost of what was tried, with its limit."""
     from matplotlib.ticker import MaxNLocator  # Matplotlib is slow to load
 
-    from slotwise.looks.drawing import panels, plain_axes
+    from slotwise.display.drawing import panels, plain_axes
 
     style, unit = style_of(plan.policy), plan.scenario.time_unit
     with panels(len(plan.targets)) as (figure, all_axes):

@@ -2,7 +2,7 @@
 runs.
 
 A target is a figure, `p95_wait`, or that of a type, `train.p95_wait`. Jobs that still wait when a run ends count too: see
-`slotwise.simulation.histogram`.
+`slotwise.simulation.measure.histogram`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import numpy as np
 
 from slotwise.errors import InputError
 from slotwise.model import time_in, with_unit
-from slotwise.simulation.histogram import censored_quantiles
-from slotwise.simulation.intervals import mean_interval, quantile_interval
-from slotwise.simulation.measurements import PROBABILITIES, Measurements, add_up, mean_wait
-from slotwise.simulation.meter import COUNT, LARGEST
-from slotwise.simulation.statistics import Interval
+from slotwise.simulation.judge.intervals import mean_interval, quantile_interval
+from slotwise.simulation.judge.statistics import Interval
+from slotwise.simulation.measure.histogram import censored_quantiles
+from slotwise.simulation.measure.measurements import PROBABILITIES, Measurements, add_up, mean_wait
+from slotwise.simulation.measure.meter import COUNT, LARGEST
 
 QUANTILES = {f"{name}_wait": p for name, p in PROBABILITIES.items()}
 MEANINGS = {

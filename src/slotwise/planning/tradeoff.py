@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from slotwise._version import __version__
+from slotwise.core.contract.claims import MaxWeight
+from slotwise.display.numbers import with_band
 from slotwise.errors import InputError
-from slotwise.looks.numbers import with_band
 from slotwise.model import Overrides, Scenario
 from slotwise.model.laws import BatchArrivals
+from slotwise.policies import POLICIES
 from slotwise.region.region import Region, locate
-from slotwise.scheduling.claims import MaxWeight
-from slotwise.scheduling.policies import POLICIES
-from slotwise.simulation.choice import Choice
-from slotwise.simulation.drift import Stability
-from slotwise.simulation.engines import Engine, OnProgress
+from slotwise.simulation.judge.drift import Stability
 from slotwise.simulation.result import Result, paired_queues
+from slotwise.simulation.run.choice import Choice
+from slotwise.simulation.run.engines import Engine, OnProgress
 from slotwise.simulation.simulate import as_scenario, run_policies
 from slotwise.theory.guarantee import proven_share
 from slotwise.theory.load import columns_of, scaled_rates, with_load

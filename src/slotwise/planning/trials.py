@@ -1,6 +1,6 @@
 """Do so many servers meet the targets? Decided by as many replications as it takes, and remembered.
 
-Replications are as long as the workload asks for (`slotwise.simulation.sequential`), whatever the scenario says: too short a run
+Replications are as long as the workload asks for (`slotwise.simulation.run.sequential`), whatever the scenario says: too short a run
 would call a cluster good that is still filling up. While a run is too short to tell whether the queue grows it is made longer; servers
 of which that cannot be told do not meet anything. Then replications are added while the decision is in doubt: after each look (4, 8, 16,
 32, 64 of them; just one on a trace where nothing is left to chance) the targets are met if every interval lies below its limit, missed if one
@@ -32,18 +32,18 @@ from slotwise.planning.targets import Targets, estimate, meaning, measure, shown
 from slotwise.region.pricing import Listed, Pricing, pricing_of
 from slotwise.region.ray import Columns
 from slotwise.region.region import locate
-from slotwise.simulation import engines
-from slotwise.simulation.bounding import LowerBounds
-from slotwise.simulation.choice import Choice
-from slotwise.simulation.drift import Stability
-from slotwise.simulation.engines import Batch, Engine
-from slotwise.simulation.judging import judge
-from slotwise.simulation.measurements import Measurements
-from slotwise.simulation.periods import without_rhythm
-from slotwise.simulation.replication import Task
-from slotwise.simulation.sequential import LONGER, MOST_EVENTS, MOST_WORK, first_events
+from slotwise.simulation.judge.bounding import LowerBounds
+from slotwise.simulation.judge.drift import Stability
+from slotwise.simulation.judge.judging import judge
+from slotwise.simulation.judge.statistics import Interval
+from slotwise.simulation.measure.measurements import Measurements
+from slotwise.simulation.measure.periods import without_rhythm
+from slotwise.simulation.run import engines
+from slotwise.simulation.run.choice import Choice
+from slotwise.simulation.run.engines import Batch, Engine
+from slotwise.simulation.run.replication import Task
+from slotwise.simulation.run.sequential import LONGER, MOST_EVENTS, MOST_WORK, first_events
 from slotwise.simulation.simulate import InterruptedRunError
-from slotwise.simulation.statistics import Interval
 from slotwise.theory.bounds import changes_of
 from slotwise.workloads.jobs import Jobs
 

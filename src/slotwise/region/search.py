@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from slotwise._kernel import kernel
+from slotwise.compiler.kernel import kernel
 
 F8 = NDArray[np.float64]
 I8 = NDArray[np.int64]

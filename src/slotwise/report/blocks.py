@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import polars as pl
 
-from slotwise.looks.numbers import cell
+from slotwise.display.numbers import cell
 from slotwise.report.claims import Claim
 
 

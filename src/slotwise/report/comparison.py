@@ -7,15 +7,15 @@ from typing import Any
 
 import polars as pl
 
-from slotwise.looks.drawing import MOST_SHOWN, Row, Series, curves, dots, lines
-from slotwise.looks.numbers import brief, measured, with_band
-from slotwise.looks.palette import label_of
+from slotwise.display.drawing import MOST_SHOWN, Row, Series, curves, dots, lines
+from slotwise.display.numbers import brief, measured, with_band
+from slotwise.display.palette import label_of
 from slotwise.model import labelled, with_unit
 from slotwise.report.blocks import Block, Cell, Figure, Page, Panel, Section, Table
-from slotwise.simulation.drift import Stability
+from slotwise.simulation.judge.drift import Stability
+from slotwise.simulation.judge.statistics import Interval
 from slotwise.simulation.result import Comparison, Result
 from slotwise.simulation.showing import kind_of, tail
-from slotwise.simulation.statistics import Interval
 
 Results = tuple[Result, ...]
 WORTH_SHOWING = 0.01

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from slotwise._version import __version__
-from slotwise.looks.numbers import as_json
+from slotwise.display.numbers import as_json
 
 PACKAGES = ("numpy", "numba", "scipy", "polars", "matplotlib")
 

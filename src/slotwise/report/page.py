@@ -9,10 +9,10 @@ import jinja2
 import polars as pl
 from markupsafe import Markup
 
+from slotwise.display.drawing import key_mark
+from slotwise.display.numbers import cell
+from slotwise.display.palette import label_of
 from slotwise.files import filled
-from slotwise.looks.drawing import key_mark
-from slotwise.looks.numbers import cell
-from slotwise.looks.palette import label_of
 from slotwise.report.blocks import Page
 from slotwise.report.claims import Standing
 from slotwise.report.manifest import Manifest

@@ -14,11 +14,11 @@ from decimal import Decimal
 import numpy as np
 import polars as pl
 
-from slotwise.looks.palette import BLUE, INK, ORANGE, SOFT, VERMILION
+from slotwise.core.contract.reasons import Reason
+from slotwise.display.palette import BLUE, INK, ORANGE, SOFT, VERMILION
 from slotwise.model import Cluster, JobType, ServerClass
 from slotwise.report.blocks import Panel, Steps
 from slotwise.scheduling.events import Placement
-from slotwise.scheduling.reasons import Reason
 from slotwise.scheduling.scheduler import Scheduler
 
 CAPACITY, SERVERS = 6, 2

@@ -6,6 +6,9 @@ decide by, and `slotwise.scheduling.api` what the author of a policy uses.
 
 from __future__ import annotations
 
+from slotwise.core.contract.policy import Policy
+from slotwise.core.contract.reasons import Because, Explanation, Reason
+from slotwise.policies import POLICIES, make_policy
 from slotwise.scheduling.events import (
     Cancel,
     Complete,
@@ -25,9 +28,6 @@ from slotwise.scheduling.events import (
     as_dict,
     from_dict,
 )
-from slotwise.scheduling.policies import POLICIES, make_policy
-from slotwise.scheduling.policy import Policy
-from slotwise.scheduling.reasons import Because, Explanation, Reason
 from slotwise.scheduling.scheduler import Scheduler
 from slotwise.scheduling.situation import Situation
 

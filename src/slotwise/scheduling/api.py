@@ -71,21 +71,20 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from slotwise._kernel import kernel
-from slotwise.scheduling.chance import below, uniform
-from slotwise.scheduling.firsttree import first_fit
-from slotwise.scheduling.fitindex import best as best_fit
-from slotwise.scheduling.fitindex import count as count_fits
-from slotwise.scheduling.fitindex import score
-from slotwise.scheduling.line import BY_DOT, BY_SHARE, first_in_line
-from slotwise.scheduling.line import largest as largest_that_fits
-from slotwise.scheduling.line import oldest as oldest_that_fits
-from slotwise.scheduling.moves import start, start_job
-from slotwise.scheduling.policies.fitting import fits, set_job_need, set_need
-from slotwise.scheduling.policy import FitOptions, Options, Policy
-from slotwise.scheduling.policymemory import Memory
-from slotwise.scheduling.queues import oldest_head
-from slotwise.scheduling.state import (
+from slotwise.compiler.kernel import kernel
+from slotwise.core.chance import below, uniform
+from slotwise.core.contract.memory import Memory
+from slotwise.core.contract.policy import FitOptions, Options, Policy
+from slotwise.core.indexes.firsttree import first_fit
+from slotwise.core.indexes.fitindex import best as best_fit
+from slotwise.core.indexes.fitindex import count as count_fits
+from slotwise.core.indexes.fitindex import score
+from slotwise.core.indexes.line import BY_DOT, BY_SHARE, first_in_line
+from slotwise.core.indexes.line import largest as largest_that_fits
+from slotwise.core.indexes.line import oldest as oldest_that_fits
+from slotwise.core.moves import start, start_job
+from slotwise.core.queues import oldest_head
+from slotwise.core.state import (
     ABSENT,
     CLASS,
     COUNT,
@@ -118,7 +117,8 @@ from slotwise.scheduling.state import (
     servers,
     weight,
 )
-from slotwise.scheduling.store import Store
+from slotwise.core.store import Store
+from slotwise.policies.fit.fitting import fits, set_job_need, set_need
 
 
 @kernel

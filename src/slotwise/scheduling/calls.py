@@ -1,7 +1,7 @@
 """The driver's kernels for callers in Python: by address.
 
 Handing a record and a function value over to compiled code takes tens of microseconds, a whole number hardly any time. So
-`Scheduler` hands over where the state and the policy's hook are; what is decided, and by which kernels of `drive`, is the same.
+`Scheduler` hands over where the state and the policy's hook are; what is decided, and by which kernels of `core.steps`, is the same.
 Each call returns the number n of placements, or -1 - n where the policy did what it must not do.
 """
 
@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numba import carray
 
-from slotwise._kernel import JIT, kernel
-from slotwise.scheduling import drive
-from slotwise.scheduling.hooks import PythonHook
-from slotwise.scheduling.memory import LATE, call_at, pointer
-from slotwise.scheduling.moves import FINE
-from slotwise.scheduling.state import DTYPE, SERVER, TYPE, State, demand, job_demand, jobs
+from slotwise.compiler.kernel import JIT, kernel
+from slotwise.compiler.views import LATE, call_at, pointer
+from slotwise.core import steps
+from slotwise.core.contract.hooks import PythonHook
+from slotwise.core.moves import FINE
+from slotwise.core.state import DTYPE, SERVER, TYPE, State, demand, job_demand, jobs
 
 NOT_RUNNING = -(2**62)
 
@@ -56,7 +56,7 @@ def submit(at: int, arrive: int, j: int, has_demand: bool) -> int:
     if s.actual and not has_demand:
         for r in range(s.n_resources):
             job_demand(s)[s.free_job, r] = demand(s)[j, r]
-    call_at(arrive, s, j, drive.enter(s, j))
+    call_at(arrive, s, j, steps.enter(s, j))
     return _outcome(s)
 
 
@@ -67,7 +67,7 @@ def complete(at: int, policy_complete: int, i: int) -> int:
     j, server = int(jobs(s)[i, TYPE]), int(jobs(s)[i, SERVER])
     if server < 0:
         return NOT_RUNNING
-    if drive.depart(s, i, False):
+    if steps.depart(s, i, False):
         call_at(policy_complete, s, j, server)
     return _outcome(s)
 
@@ -76,7 +76,7 @@ def complete(at: int, policy_complete: int, i: int) -> int:
 def requeue(at: int, policy_stop: int, arrive: int, i: int) -> int:
     """Job i could not be started."""
     s = _state(at)
-    drive.requeue(s, i, policy_stop, arrive)
+    steps.requeue(s, i, policy_stop, arrive)
     return _outcome(s)
 
 
@@ -84,7 +84,7 @@ def requeue(at: int, policy_stop: int, arrive: int, i: int) -> int:
 def cancel(at: int, policy_cancel: int, i: int) -> int:
     """Job i, which waits, will not be served."""
     s = _state(at)
-    drive.cancel(s, i, policy_cancel)
+    steps.cancel(s, i, policy_cancel)
     return _outcome(s)
 
 
@@ -92,7 +92,7 @@ def cancel(at: int, policy_cancel: int, i: int) -> int:
 def tick(at: int, policy_tick: int) -> int:
     """The policy's own clock has rung."""
     s = _state(at)
-    drive.tick(s, policy_tick)
+    steps.tick(s, policy_tick)
     return _outcome(s)
 
 
@@ -100,7 +100,7 @@ def tick(at: int, policy_tick: int) -> int:
 def resume(at: int, policy_resume: int, server: int) -> int:
     """A server that drains takes jobs again."""
     s = _state(at)
-    drive.resume(s, server, policy_resume)
+    steps.resume(s, server, policy_resume)
     return _outcome(s)
 
 
@@ -108,7 +108,7 @@ def resume(at: int, policy_resume: int, server: int) -> int:
 def drain(at: int, leave: int, arrive: int, server: int) -> int:
     """The server takes no more jobs."""
     s = _state(at)
-    drive.drain(s, server, leave, arrive)
+    steps.drain(s, server, leave, arrive)
     return _outcome(s)
 
 
@@ -116,20 +116,20 @@ def drain(at: int, leave: int, arrive: int, server: int) -> int:
 def fail(at: int, leave: int, arrive: int, server: int) -> int:
     """The server is gone."""
     s = _state(at)
-    drive.fail(s, server, leave, arrive)
+    steps.fail(s, server, leave, arrive)
     return _outcome(s)
 
 
 @kernel
 def remove(at: int, server: int) -> None:
     """A drained server, empty, gives its number back."""
-    drive.remove(_state(at), server)
+    steps.remove(_state(at), server)
 
 
 @kernel
 def join(at: int, policy_join: int, server: int, c: int) -> int:
     """A server of class c comes."""
     s = _state(at)
-    drive.set_up(s, server, c)
+    steps.set_up(s, server, c)
     call_at(policy_join, s, server, 0)
     return _outcome(s)

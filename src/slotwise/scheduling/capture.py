@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from slotwise.core import chance
+from slotwise.core.contract.learnt import Names
+from slotwise.core.contract.policy import Policy
+from slotwise.core.state import CLASS, HEAD, MODE, NEXT, QUEUE, SERVER, STATUS, TYPE, WAITING
+from slotwise.core.store import Store
 from slotwise.errors import InputError
 from slotwise.model import Cluster, JobType
-from slotwise.scheduling import chance
-from slotwise.scheduling.learnt import Names
-from slotwise.scheduling.policy import Policy
 from slotwise.scheduling.register import Register
 from slotwise.scheduling.situation import STATUSES, PolicyState, RunningTable, ServerTable, Situation, WaitingTable
-from slotwise.scheduling.state import CLASS, HEAD, MODE, NEXT, QUEUE, SERVER, STATUS, TYPE, WAITING
-from slotwise.scheduling.store import Store
 
 I8 = NDArray[np.int64]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from slotwise.scheduling.reasons import Because, Explanation, Reason
-from slotwise.scheduling.state import ABSENT, COUNT, PRESENT, SERVER, STATUS, WAITING
-from slotwise.scheduling.view import View
+from slotwise.core.contract.reasons import Because, Explanation, Reason
+from slotwise.core.contract.view import View
+from slotwise.core.state import ABSENT, COUNT, PRESENT, SERVER, STATUS, WAITING
 
 
 def explain_job(view: View, name: Hashable, i: int) -> Explanation:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any, NoReturn
 
+from slotwise.core.contract.hooks import PythonHook
+from slotwise.core.contract.policy import Policy
+from slotwise.core.moves import FINE, NO_ROOM, NOBODY_WAITS, NOT_THERE, RAISED
 from slotwise.errors import InputError, SlotwiseError
 from slotwise.scheduling.events import Outcome
-from slotwise.scheduling.hooks import PythonHook
-from slotwise.scheduling.moves import FINE, NO_ROOM, NOBODY_WAITS, NOT_THERE, RAISED
-from slotwise.scheduling.policy import Policy
 
 FAULTS = {
     NOBODY_WAITS: "wanted to start a job of a type of which nobody waits",

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from slotwise.core.state import CLASS, PRESENT, SERVER_COLUMNS, STATUS
 from slotwise.scheduling.scheduler import Scheduler
-from slotwise.scheduling.state import CLASS, PRESENT, SERVER_COLUMNS, STATUS
 
 
 class Figures(NamedTuple):

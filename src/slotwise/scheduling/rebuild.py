@@ -12,16 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slotwise._kernel import kernel
-from slotwise.errors import InputError
-from slotwise.model import JobType, ServerClass
-from slotwise.scheduling import drive, linetree
-from slotwise.scheduling.learnt import Names
-from slotwise.scheduling.moves import put_on, reindex
-from slotwise.scheduling.queues import refresh_shortest
-from slotwise.scheduling.register import Register
-from slotwise.scheduling.situation import STATUSES, Situation
-from slotwise.scheduling.state import (
+from slotwise.compiler.kernel import kernel
+from slotwise.core import steps
+from slotwise.core.contract.learnt import Names
+from slotwise.core.indexes import linetree
+from slotwise.core.moves import put_on, reindex
+from slotwise.core.queues import refresh_shortest
+from slotwise.core.state import (
     CLASS,
     DRAINING,
     FIRST_JOB,
@@ -46,7 +43,11 @@ from slotwise.scheduling.state import (
     present_by_class,
     servers,
 )
-from slotwise.scheduling.store import Store
+from slotwise.core.store import Store
+from slotwise.errors import InputError
+from slotwise.model import JobType, ServerClass
+from slotwise.scheduling.register import Register
+from slotwise.scheduling.situation import STATUSES, Situation
 
 I8 = NDArray[np.int64]
 
@@ -285,7 +286,7 @@ def _file_all(s: State, numbers: I8, file: Any) -> None:
 @kernel
 def _open_all(s: State, numbers: I8) -> None:
     """All of these servers take jobs, before any policy is asked."""
-    drive.begin(s)
+    steps.begin(s)
     for n in range(len(numbers)):
         server = numbers[n]
         servers(s)[server, STATUS] = PRESENT
@@ -296,7 +297,7 @@ def _open_all(s: State, numbers: I8) -> None:
             for j in range(s.n_types):
                 refresh_shortest(s, j, server)
     if s.own_queues:
-        drive.share_out(s)
+        steps.share_out(s)
 
 
 @kernel

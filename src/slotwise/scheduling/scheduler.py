@@ -1,7 +1,7 @@
 """`Scheduler`, the core for people's own programs: it decides, the program acts.
 
 State is a value, change is a value: `apply(event)` gives an `Outcome`, `situation()` all that is known, `from_situation` goes on from
-it. Nothing is started, timed or stored here. The decisions are those of the simulator: both call `slotwise.scheduling.drive`.
+it. Nothing is started, timed or stored here. The decisions are those of the simulator: both call `slotwise.core.steps`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,20 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from slotwise.core import chance
+from slotwise.core.contract.policy import Policy
+from slotwise.core.contract.reasons import Explanation
+from slotwise.core.contract.view import View
+from slotwise.core.moves import FINE
+from slotwise.core.state import ABSENT, COUNT, DTYPE, PRESENT, SERVER, STATUS, WAITING
+from slotwise.core.store import Store
+from slotwise.display.schedulers import scheduler_html, scheduler_line
 from slotwise.errors import InputError
-from slotwise.looks.schedulers import scheduler_html, scheduler_line
 from slotwise.model import Cluster, JobType, Scenario, ServerClass, integers
 from slotwise.model.checks import check_cluster, check_types
 from slotwise.packing import spaces_of
-from slotwise.scheduling import calls, chance
+from slotwise.policies import make_policy
+from slotwise.scheduling import calls
 from slotwise.scheduling.capture import capture
 from slotwise.scheduling.events import (
     Cancel,
@@ -40,17 +48,10 @@ from slotwise.scheduling.events import (
 )
 from slotwise.scheduling.explain import explain_job, explain_server
 from slotwise.scheduling.faults import fault_of, refuse_waiting, refuse_without_duration
-from slotwise.scheduling.moves import FINE
-from slotwise.scheduling.policies import make_policy
-from slotwise.scheduling.policy import Policy
-from slotwise.scheduling.reasons import Explanation
 from slotwise.scheduling.rebuild import rebuild
 from slotwise.scheduling.register import Register
 from slotwise.scheduling.situation import Situation
-from slotwise.scheduling.state import ABSENT, COUNT, DTYPE, PRESENT, SERVER, STATUS, WAITING
-from slotwise.scheduling.store import Store
 from slotwise.scheduling.verbs import Verbs
-from slotwise.scheduling.view import View
 
 NOTHING = Outcome()
 

@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from slotwise.display.notebook import to_pandas
+from slotwise.display.numbers import finite
 from slotwise.errors import InputError
-from slotwise.looks.notebook import to_pandas
-from slotwise.looks.numbers import finite
 from slotwise.model import JobType, Scenario, with_unit
 from slotwise.simulation import showing
-from slotwise.simulation.choice import Choice
-from slotwise.simulation.drift import Drift, Stability
-from slotwise.simulation.histogram import EDGES, quantiles
-from slotwise.simulation.intervals import FEW, UNSEEN, mean_interval, quantile_interval
-from slotwise.simulation.jobrecord import Rows, job_frame, job_trace
-from slotwise.simulation.judging import Judgement, judge
-from slotwise.simulation.measurements import PROBABILITIES, Measurements, add_up, wait_figures
-from slotwise.simulation.periods import QueueOverPeriod, queue_over_period, without_rhythm
-from slotwise.simulation.statistics import Interval, batch_means, paired_difference
+from slotwise.simulation.judge.drift import Drift, Stability
+from slotwise.simulation.judge.intervals import FEW, UNSEEN, mean_interval, quantile_interval
+from slotwise.simulation.judge.judging import Judgement, judge
+from slotwise.simulation.judge.statistics import Interval, batch_means, paired_difference
+from slotwise.simulation.measure.histogram import EDGES, quantiles
+from slotwise.simulation.measure.jobrecord import Rows, job_frame, job_trace
+from slotwise.simulation.measure.measurements import PROBABILITIES, Measurements, add_up, wait_figures
+from slotwise.simulation.measure.periods import QueueOverPeriod, queue_over_period, without_rhythm
+from slotwise.simulation.run.choice import Choice
 from slotwise.theory.bounds import Bound
 
 if TYPE_CHECKING:
     import pandas
     import polars as pl  # slow to import; the methods that make data frames do it themselves
 
-    from slotwise.looks.drawing import Picture
+    from slotwise.display.drawing import Picture
     from slotwise.workloads.traces import Trace
 
 

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from slotwise.looks import notebook
-from slotwise.looks.numbers import measured, with_band
-from slotwise.looks.palette import label_of
+from slotwise.display import notebook
+from slotwise.display.numbers import measured, with_band
+from slotwise.display.palette import label_of
 from slotwise.model import labelled
-from slotwise.simulation.drift import Stability
-from slotwise.simulation.histogram import EDGES, with_waiting
-from slotwise.simulation.meter import LARGEST
+from slotwise.simulation.judge.drift import Stability
+from slotwise.simulation.measure.histogram import EDGES, with_waiting
+from slotwise.simulation.measure.meter import LARGEST
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from slotwise.looks.drawing import Picture
+    from slotwise.display.drawing import Picture
     from slotwise.simulation.result import Comparison, Result
 
 KINDS = {
@@ -93,7 +93,7 @@ def tail(result: Result) -> tuple[list[float], list[float]]:
 
 def plot_result(result: Result) -> Picture:
     """The queue over time, and how many wait how long."""
-    from slotwise.looks.drawing import Series, draw_curves, draw_lines, panels  # Matplotlib is slow to load
+    from slotwise.display.drawing import Series, draw_curves, draw_lines, panels  # Matplotlib is slow to load
 
     with panels(2) as (figure, (left, right)):
         run, unit = result.runs[0], result.scenario.time_unit
@@ -108,7 +108,7 @@ def plot_result(result: Result) -> Picture:
 
 def plot_comparison(comparison: Comparison) -> Picture:
     """Mean queues with their intervals, and the tails of the waits."""
-    from slotwise.looks.drawing import Row, Series, draw_dots, draw_lines, panels
+    from slotwise.display.drawing import Row, Series, draw_dots, draw_lines, panels
 
     results = comparison.results
     with panels(2, max(3.15, 0.75 + 0.4 * len(results))) as (figure, (left, right)):

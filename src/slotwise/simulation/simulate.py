@@ -10,15 +10,15 @@ from slotwise.errors import InputError, SlotwiseError
 from slotwise.model import MOST_EVENTS, Overrides, Scenario, changed, load_scenario
 from slotwise.region.ray import Columns
 from slotwise.scheduling.situation import Situation
-from slotwise.simulation import engines, sequential, takeup
-from slotwise.simulation.bounding import LowerBounds
-from slotwise.simulation.choice import Choice, PolicyLike
-from slotwise.simulation.engines import THREADS, Batch, Engine, OnProgress
-from slotwise.simulation.measurements import Measurements
-from slotwise.simulation.replication import Task
+from slotwise.simulation.judge.bounding import LowerBounds
+from slotwise.simulation.measure.measurements import Measurements
 from slotwise.simulation.result import Comparison, Result
-from slotwise.simulation.serverevents import check_pace
-from slotwise.simulation.workload import jobs_of
+from slotwise.simulation.run import engines, sequential, takeup
+from slotwise.simulation.run.choice import Choice, PolicyLike
+from slotwise.simulation.run.engines import THREADS, Batch, Engine, OnProgress
+from slotwise.simulation.run.replication import Task
+from slotwise.simulation.run.serverevents import check_pace
+from slotwise.simulation.run.workload import jobs_of
 from slotwise.theory.bounds import Bound
 from slotwise.theory.load import columns_of
 

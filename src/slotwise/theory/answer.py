@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from slotwise.looks.numbers import brief, number
+from slotwise.display.numbers import brief, number
 from slotwise.model import per_time, span, with_unit
 from slotwise.region.region import Region
 from slotwise.theory.capacity import Capacity

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from slotwise._version import __version__
-from slotwise.looks.notebook import to_pandas
+from slotwise.display.notebook import to_pandas
 from slotwise.model import Overrides, Scenario, changed, load_scenario
 from slotwise.region.pricing import Vector
 from slotwise.region.region import Headroom, Region, headroom_by_type, locate
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas
     import polars as pl
 
-    from slotwise.looks.drawing import Picture
+    from slotwise.display.drawing import Picture
 
 
 @dataclass(frozen=True, repr=False)

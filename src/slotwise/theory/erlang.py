@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from slotwise._kernel import kernel, plain
+from slotwise.compiler.kernel import kernel, plain
 from slotwise.errors import InputError
 
 FEW = 20_000

@@ -19,14 +19,14 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from slotwise.core.contract.claims import Assumption, FixedShare, MaxWeight, Need, Unknown
+from slotwise.core.contract.policy import Policy
 from slotwise.model import Scenario
 from slotwise.packing import Solver, make_solver
+from slotwise.policies import POLICIES, make_policy
 from slotwise.region.pricing import Listed, Vector
 from slotwise.region.ray import Columns
 from slotwise.region.region import Region, locate
-from slotwise.scheduling.claims import Assumption, FixedShare, MaxWeight, Need, Unknown
-from slotwise.scheduling.policies import POLICIES, make_policy
-from slotwise.scheduling.policy import Policy
 from slotwise.theory.needs import Case, check
 
 MARGIN = 1e-9

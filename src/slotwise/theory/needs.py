@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from slotwise.core.contract.claims import Assumption, Need
 from slotwise.model import Scenario
 from slotwise.model.laws import BatchArrivals
 from slotwise.region.pricing import Vector
 from slotwise.region.region import Region
-from slotwise.scheduling.claims import Assumption, Need
 from slotwise.theory.bounds import changes_of
 from slotwise.workloads.laws import arrival_law, is_exponential, is_hyperexponential, is_poisson, service_law
 

@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from slotwise.looks.numbers import number
+from slotwise.display.numbers import number
 from slotwise.model import per_time
 from slotwise.model.labels import in_words
 from slotwise.theory.answer import WORTH_TELLING, answer

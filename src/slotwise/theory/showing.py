@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from slotwise.looks import notebook
-from slotwise.looks.numbers import brief
-from slotwise.looks.palette import BLUE, INK, SKY, VERMILION
+from slotwise.display import notebook
+from slotwise.display.numbers import brief
+from slotwise.display.palette import BLUE, INK, SKY, VERMILION
 from slotwise.theory.answer import answer, fills
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from slotwise.looks.drawing import Picture
+    from slotwise.display.drawing import Picture
     from slotwise.theory.capacity import Capacity
 
 
@@ -57,7 +57,7 @@ def html(capacity: Capacity) -> str:
 
 def plot(capacity: Capacity) -> Picture:
     """How full each resource is, and how full it can be with this mix of jobs."""
-    from slotwise.looks.drawing import panels  # Matplotlib is slow to load
+    from slotwise.display.drawing import panels  # Matplotlib is slow to load
 
     full = fills(capacity)
     with panels(1, 0.9 + 0.45 * max(1, len(full))) as (figure, (axes,)):

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from slotwise._kernel import kernel
+from slotwise.compiler.kernel import kernel
 from slotwise.errors import InputError
 
 F8 = NDArray[np.float64]

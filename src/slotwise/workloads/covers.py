@@ -21,7 +21,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from slotwise._kernel import kernel
+from slotwise.compiler.kernel import kernel
 
 Floats = NDArray[np.float64]
 

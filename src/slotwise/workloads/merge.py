@@ -15,8 +15,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from slotwise._kernel import kernel
-from slotwise.scheduling.memory import natural
+from slotwise.compiler.kernel import kernel
+from slotwise.compiler.views import natural
 
 NEVER = int(np.array(np.inf).view(np.int64))
 

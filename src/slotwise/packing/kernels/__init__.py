@@ -10,7 +10,7 @@ room (sizes and `params_*` come with a `Solver`); their content means nothing be
 
 from __future__ import annotations
 
-from slotwise._kernel import kernel
+from slotwise.compiler.kernel import kernel
 from slotwise.packing.kernels.dp import dp
 from slotwise.packing.kernels.fill import F8, I8, greedy_fill
 from slotwise.packing.kernels.fptas import fptas

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import math
 
-from slotwise._index import natural
-from slotwise._kernel import kernel
+from slotwise.compiler.index import natural
+from slotwise.compiler.kernel import kernel
 from slotwise.packing.kernels.fill import F8, I8, total
 
 DENSE = 8

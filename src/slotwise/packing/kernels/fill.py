@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from slotwise._kernel import kernel
+from slotwise.compiler.kernel import kernel
 
 I8 = NDArray[np.int64]
 F8 = NDArray[np.float64]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from slotwise._kernel import kernel
+from slotwise.compiler.kernel import kernel
 from slotwise.packing.kernels.fill import F8, I8, fill, fits, total
 
 NEVER = np.iinfo(np.int64).max

@@ -6,7 +6,7 @@ maximal configurations the last type is always as often there as it fits, so onl
 
 from __future__ import annotations
 
-from slotwise._kernel import kernel
+from slotwise.compiler.kernel import kernel
 from slotwise.packing.kernels.fill import I8, fits
 
 

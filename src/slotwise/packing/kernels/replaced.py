@@ -11,8 +11,8 @@ next few weights change; where w_j does, the counts of j, and of those in whose 
 
 from __future__ import annotations
 
-from slotwise._index import natural
-from slotwise._kernel import kernel
+from slotwise.compiler.index import natural
+from slotwise.compiler.kernel import kernel
 from slotwise.packing.kernels.fill import F8, I8
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from slotwise._kernel import kernel
+from slotwise.compiler.kernel import kernel
 from slotwise.packing.kernels.fill import F8, I8, covers, covers_all, fill, fits, total
 from slotwise.packing.kernels.replaced import unbeaten
 

@@ -7,7 +7,7 @@ the division is exact. Rows are the constraints, the last row the objective, the
 
 from __future__ import annotations
 
-from slotwise._kernel import kernel
+from slotwise.compiler.kernel import kernel
 from slotwise.packing.kernels.fill import I8
 
 ROOM = 4.0e18  # products must stay below 2^63 - 1, also when two of them are subtracted

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slotwise._kernel import kernel
+from slotwise.compiler.kernel import kernel
 from slotwise.packing.kernels.fill import F8, I8, total
 
 

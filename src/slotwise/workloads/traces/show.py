@@ -8,8 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from slotwise.looks.numbers import NONE, number
-from slotwise.looks.terminal import FOLDED, LEAST, fit, plain
+from slotwise.display.numbers import NONE, number
+from slotwise.display.terminal import FOLDED, LEAST, fit, plain
 from slotwise.model.rateprofile import PERIODS
 from slotwise.workloads.traces.rhythm import MeasuredProfile
 from slotwise.workloads.traces.schema import Trace

@@ -1,0 +1,396 @@
+"""Policies that pack by what is free: best-fit and its relatives, FIFO, Kubernetes' scores, Tetris, myopic MaxWeight.
+
+Each is a rule for the server of a job (least linear score, lowest number, any) and a rule for the job of a server
+(largest, longest waiting, largest dot product). All are work-conserving but FIFO: after each event no waiting job fits
+anywhere. So an arrival is tried alone, and only a server that has got room looks for jobs: at all that wait (`line`), whatever their
+types. Where the jobs of each of a few types are alike the first of each type say it all, and are looked through instead.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from slotwise.compiler.kernel import kernel
+from slotwise.core import chance
+from slotwise.core.contract.claims import Assumption, FixedShare, Need, PolicyClaim, Unknown
+from slotwise.core.contract.memory import Memory
+from slotwise.core.contract.policy import FitOptions, Options, Policy, SolverOptions
+from slotwise.core.contract.reasons import Because, Reason
+from slotwise.core.contract.view import View
+from slotwise.core.indexes import firsttree, fitindex, line
+from slotwise.core.indexes.weights import best_filling
+from slotwise.core.moves import start, start_job
+from slotwise.core.queues import oldest_head
+from slotwise.core.state import (
+    CLASS,
+    PRESENT,
+    STATUS,
+    TYPE,
+    State,
+    capacity,
+    choice,
+    demand,
+    free,
+    head,
+    job_demand,
+    jobs,
+    need,
+    order,
+    policy_ints,
+    queue_length,
+    sequence,
+    servers,
+)
+from slotwise.core.store import Store
+
+MEMORY = Memory()
+SERVER_RULE = MEMORY.count("server_rule", kept=False)
+JOB_RULE = MEMORY.count("job_rule", kept=False)
+BLOCKS = MEMORY.count("blocks", kept=False)
+LEAST_SCORE, LEAST_DOT, LOWEST_NUMBER, ANY = 0, 1, 2, 3  # SERVER_RULE
+LARGEST, OLDEST, DOT, FILLING = 0, 1, 2, 3  # JOB_RULE
+
+TRIES = 32
+AS_LARGE = 3  # row of `order`
+
+
+def arrive(s: State, j: int, i: int) -> None:
+    """A type-j job waits; those before it fit nowhere."""
+    if policy_ints(s)[BLOCKS]:
+        if head(s, j) == i:
+            serve_in_order(s)
+    elif s.keeps_line or head(s, j) == i:
+        set_job_need(s, i)
+        server = find_server(s, need(s))
+        if server >= 0:
+            start_job(s, i, server)
+
+
+def complete(s: State, j: int, server: int) -> None:
+    """Room on the server: fill it."""
+    if s.n_waiting > 0:
+        refill(s, server)
+
+
+def join(s: State, server: int, _: int) -> None:
+    """A new server: fill it."""
+    if s.n_waiting > 0:
+        refill(s, server)
+
+
+def cancel(s: State, j: int, i: int) -> None:
+    """A waiting job has gone, which may have blocked others."""
+    if s.n_waiting > 0 and policy_ints(s)[BLOCKS]:
+        serve_in_order(s)
+
+
+@kernel
+def refill(s: State, server: int) -> None:
+    """Start waiting jobs on the server by the job rule until none fits."""
+    rule = policy_ints(s)[JOB_RULE]
+    if policy_ints(s)[BLOCKS]:
+        serve_in_order(s)
+        return
+    if rule == FILLING:
+        fill_by_weight(s, server)
+    fill(s, server, rule)
+
+
+@kernel
+def fill(s: State, server: int, rule: int) -> None:
+    """Start waiting jobs on the server, one after the other, until none fits."""
+    while s.n_waiting > 0:
+        if s.keeps_line:
+            i = next_of_line(s, server, rule)
+            if i < 0:
+                break
+            start_job(s, i, server)
+        else:
+            j = next_job(s, server, rule)
+            if j < 0:
+                break
+            start(s, j, server)
+
+
+@kernel
+def next_of_line(s: State, server: int, rule: int) -> int:
+    """The waiting job that the server takes next, -1 where none fits."""
+    room, c = free(s)[server], servers(s)[server, CLASS]
+    if rule == OLDEST:
+        return line.oldest(s, room, c)
+    return line.largest(s, room, c, line.BY_DOT if rule == DOT else line.BY_SHARE)
+
+
+@kernel
+def serve_in_order(s: State) -> None:
+    """Strictly first come, first served: the oldest job blocks the others."""
+    while s.n_waiting > 0:
+        j = oldest_head(s, 0)
+        set_need(s, j)
+        server = find_server(s, need(s))
+        if server < 0:
+            return
+        start(s, j, server)
+
+
+@kernel
+def set_need(s: State, j: int) -> None:
+    """Write what the head of line of type j asks for into need(s)."""
+    s.need_type = j
+    i = head(s, j)
+    for r in range(s.n_resources):
+        need(s)[r] = job_demand(s)[i, r] if s.actual else demand(s)[j, r]
+
+
+@kernel
+def set_job_need(s: State, i: int) -> None:
+    """Write what waiting job i asks for into need(s)."""
+    j = jobs(s)[i, TYPE]
+    s.need_type = j
+    for r in range(s.n_resources):
+        need(s)[r] = job_demand(s)[i, r] if s.actual else demand(s)[j, r]
+
+
+@kernel
+def set_type_need(s: State, j: int) -> None:
+    """Write the demand of type j into need(s)."""
+    s.need_type = j
+    for r in range(s.n_resources):
+        need(s)[r] = demand(s)[j, r]
+
+
+@kernel
+def find_server(s: State, size: NDArray[np.int64]) -> int:
+    """A server with room for the size, by the server rule; -1 where there is none."""
+    rule = policy_ints(s)[SERVER_RULE]
+    if rule == LOWEST_NUMBER:
+        return firsttree.first_fit(s, size, 0)
+    if rule == ANY:
+        return any_server(s, size)
+    if rule == LEAST_DOT:
+        _set_dot_score(s, size)
+    return fitindex.best(s, size)
+
+
+@kernel
+def any_server(s: State, size: NDArray[np.int64]) -> int:
+    """A uniformly random server with room: by trial, and where that keeps failing by counting them. Lots are given back where there is
+    none, so that it does not matter how often one looks in vain."""
+    x, y, z, w = s.random_x, s.random_y, s.random_z, s.random_w
+    for _ in range(TRIES):
+        server = chance.below(s, s.n_places)
+        if servers(s)[server, STATUS] == PRESENT and fits(s, server, size):
+            return server
+    room = fitindex.count(s, size, -1)
+    if room == 0:
+        s.random_x, s.random_y, s.random_z, s.random_w = x, y, z, w
+        return -1
+    return fitindex.count(s, size, chance.below(s, room))
+
+
+@kernel
+def fits(s: State, server: int, size: NDArray[np.int64]) -> bool:
+    """Whether the server has that much free, and may hold the type that is being placed."""
+    if s.restricted and not fitindex.may_hold(s, servers(s)[server, CLASS]):
+        return False
+    for r in range(s.n_resources):
+        if free(s)[server, r] < size[r]:
+            return False
+    return True
+
+
+@kernel
+def _set_dot_score(s: State, size: NDArray[np.int64]) -> None:
+    """Score = - sum_r (demand_r / capacity_r) (free_r / capacity_r): the least is the largest dot product."""
+    for c in range(s.n_classes):
+        for r in range(s.n_resources):
+            whole = float(capacity(s)[c, r])
+            fitindex.score(s)[c, r] = -(size[r] / whole) / whole if whole > 0.0 else 0.0
+
+
+@kernel
+def next_job(s: State, server: int, rule: int) -> int:
+    """The type whose head of line the server takes next, -1 where none fits; of equal ones the older."""
+    best, value, age, by_size = -1, 0.0, np.int64(0), rule in (LARGEST, FILLING)
+    for n in range(s.n_types):
+        if by_size and best >= 0 and not order(s)[AS_LARGE, n]:
+            break
+        j = order(s)[0, n]
+        if queue_length(s)[j] == 0:
+            continue
+        set_need(s, j)
+        if not fits(s, server, need(s)):
+            continue
+        this, born = _dot(s, server) if rule == DOT else 0.0, sequence(s)[head(s, j)]
+        if best < 0 or this > value or (this == value and born < age):
+            best, value, age = int(j), this, born
+    return best
+
+
+@kernel
+def _dot(s: State, server: int) -> float:
+    whole, total = capacity(s)[servers(s)[server, CLASS]], 0.0
+    for r in range(s.n_resources):
+        if whole[r] > 0:
+            total += (need(s)[r] / whole[r]) * (free(s)[server, r] / whole[r])
+    return total
+
+
+@kernel
+def fill_by_weight(s: State, server: int) -> None:
+    """Start the max-weight filling of what is free, as far as jobs wait for it."""
+    best_filling(s, server, free(s)[server])
+    for j in range(s.n_types):
+        for _ in range(min(choice(s)[0, j], queue_length(s)[j])):
+            start(s, j, server)
+
+
+class Fitting(Policy):
+    """What the fit-based policies share."""
+
+    Options: ClassVar[type[Options]] = FitOptions
+    memory = MEMORY
+    keeps = frozenset({"free", "fit", "line"})
+    compiled = True
+    server_rule: ClassVar[int] = LEAST_SCORE
+    job_rule: ClassVar[int] = OLDEST
+    blocks: ClassVar[bool] = False
+    arrive, complete = staticmethod(arrive), staticmethod(complete)
+    join, cancel = staticmethod(join), staticmethod(cancel)
+
+    def prepare(self, store: Store) -> None:
+        whole = store.arrays["policy_ints"]
+        whole[SERVER_RULE], whole[JOB_RULE], whole[BLOCKS] = self.server_rule, self.job_rule, self.blocks
+        store.put_score(self.coefficients(store.sizes.capacity.astype(np.float64)))
+        # a server that has got room looks at the waiting jobs alone; most often one starts, and the server is filed once instead of twice
+        store.state.files_late = self.complete is complete and not self.blocks
+
+    def coefficients(self, capacity: Any) -> Any:
+        """The coefficient of each class's free resources in the score that a job's server minimises."""
+        return 1.0 / np.maximum(capacity.max(axis=0), 1.0)
+
+    def why_waits(self, view: View, i: int) -> Because:
+        if self.blocks and (first := view.first_in_line()) != i:
+            return Because(Reason.BLOCKED, {"first": view.job_of[first]})
+        return super().why_waits(view, i)
+
+
+def share_of_one_resource(share: float) -> FixedShare:
+    """Psychas and Ghaderi 2019: alike servers, one resource, one service rate, no types needed."""
+    return FixedShare(
+        share,
+        "Psychas and Ghaderi 2019",
+        needs=(
+            Need.SERVERS_STAY,
+            Need.POISSON,
+            Need.ONE_RESOURCE,
+            Need.ALIKE_SERVERS,
+            Need.EQUAL_EXPONENTIAL,
+        ),
+        assumptions=(
+            Assumption(
+                "time in slots, geometric services", None, "continuous time here, as the limit of short slots"
+            ),
+        ),
+    )
+
+
+class BestFit(Fitting):
+    """BF-J/S of Psychas & Ghaderi (2019), by the sum of the free shares."""
+
+    name = "best-fit"
+    summary = "a job goes where least is left free; a server takes the largest waiting job that fits"
+    job_rule = LARGEST
+
+    def claim(self) -> PolicyClaim:
+        return share_of_one_resource(1 / 2)
+
+
+class WorstFit(Fitting):
+    """Where most is left free."""
+
+    name = "worst-fit"
+    summary = "a job goes where most is free; a server takes the longest waiting job that fits"
+
+    def coefficients(self, capacity: Any) -> Any:
+        return -super().coefficients(capacity)
+
+
+class FirstFit(Fitting):
+    """The lowest-numbered server that fits."""
+
+    name = "first-fit"
+    summary = "a job goes to the lowest-numbered server that fits; a server takes the longest waiting job that fits"
+    keeps = frozenset({"free", "tree", "line"})
+    server_rule = LOWEST_NUMBER
+
+
+class RandomFit(Fitting):
+    """Any server that fits."""
+
+    name = "random-fit"
+    summary = "a job goes to a random server that fits; a server takes the longest waiting job that fits"
+    server_rule = ANY
+
+
+class Fifo(Fitting):
+    """Strict order."""
+
+    name = "fifo"
+    summary = "strict order of arrival, first-fit; the head of the line blocks all others"
+    keeps = frozenset({"free", "tree"})
+    server_rule = LOWEST_NUMBER
+    blocks = True
+
+    def claim(self) -> PolicyClaim:
+        return Unknown("the job at the head blocks the others, so room stays empty; no share known")
+
+
+class KubernetesLeast(Fitting):
+    """The LeastAllocated score of Kubernetes' NodeResourcesFit: mean over resources of free / capacity, the most wins."""
+
+    name = "kubernetes-least-allocated"
+    summary = "FIFO with retry of every waiting job; the server whose resources are least allocated"
+
+    def coefficients(self, capacity: Any) -> Any:
+        return -np.divide(1.0, capacity, out=np.zeros_like(capacity), where=capacity > 0)
+
+
+class KubernetesMost(KubernetesLeast):
+    """The MostAllocated score: the least free wins."""
+
+    name = "kubernetes-most-allocated"
+    summary = "FIFO with retry of every waiting job; the server whose resources are most allocated"
+
+    def coefficients(self, capacity: Any) -> Any:
+        return -super().coefficients(capacity)
+
+
+class Tetris(Fitting):
+    """Alignment score of Grandl et al. (2014): the largest dot product of demand and free resources."""
+
+    name = "tetris"
+    summary = "the largest dot product of a job's demand and a server's free resources, both ways"
+    server_rule = LEAST_DOT
+    job_rule = DOT
+
+
+class MyopicOptions(FitOptions, SolverOptions):
+    """Options of myopic MaxWeight."""
+
+    solver: Literal["dp", "greedy-fill", "approximate"] = Field(
+        "greedy-fill", description="how the filling of the free room is found"
+    )
+
+
+class MyopicMaxWeight(Fitting):
+    """The max-weight filling of what is free, without ever waiting for more room."""
+
+    name = "myopic-maxweight"
+    summary = "on a completion, the max-weight filling of the free room; no stalls"
+    Options = MyopicOptions
+    job_rule = FILLING

@@ -1,0 +1,411 @@
+"""Algorithm 1 of the paper, and M14 (MaxWeight at local refresh times): servers with fixed configurations of slots.
+
+On a completion at server l, with Q taken before any refill, Algorithm 1 stalls l when
+
+    f(k~, Q) < beta(Q, s) f(k_r, Q),        beta = h(Q) q(s),   h(Q) = b (p + (1 - p) tanh(z sum Q)),
+
+(or beta = h(Q) q(s) with h(Q) = 1 - slack / (1 + sum Q / scale)^power, which tends to 1), resets it to k_r when it has drained (or, with reduced stalls, when what it holds is a subset of k_r), and otherwise
+refills its slots only. M14 is the same without ever stalling. An empty server has nothing to preempt and so holds no
+configuration: it takes k_r at the moment it can next start a job. `faithful` gives the paper's own words back.
+"""
+
+from __future__ import annotations
+
+import math
+
+from slotwise.compiler.kernel import kernel
+from slotwise.compiler.views import natural
+from slotwise.core.contract.memory import Memory
+from slotwise.core.indexes import bitmap
+from slotwise.core.indexes.weights import (
+    FEW_COLUMNS,
+    best_above,
+    best_configuration,
+    holds_within,
+    may_hold,
+    weight_of,
+    weights_at,
+)
+from slotwise.core.moves import start
+from slotwise.core.state import (
+    ACTIVE,
+    CLASS,
+    COUNT,
+    EMPTY,
+    LENGTH,
+    MODE,
+    PRESENT,
+    QUEUE,
+    SERVER,
+    SOLVER,
+    STALLED,
+    STATUS,
+    WAITING,
+    State,
+    capacity,
+    choice,
+    classes,
+    configuration,
+    demand,
+    float_table,
+    int_field,
+    int_table,
+    jobs,
+    most,
+    near,
+    policy_floats,
+    policy_ints,
+    queues,
+    running,
+    servers,
+)
+from slotwise.packing.kernels import TABLE
+
+MEMORY = Memory()
+FAITHFUL = MEMORY.count("faithful", kept=False)
+REDUCES = MEMORY.count("reduces", kept=False)
+STALLS = MEMORY.count("stalls", kept=False)
+ADAPTS = MEMORY.count("adapts", kept=False)
+SPREADS = MEMORY.count("spreads", kept=False)
+CAP_TOP = MEMORY.count("cap_top", kept=False)
+CAP_BOTTOM = MEMORY.count("cap_bottom", kept=False)
+B = MEMORY.number("b", kept=False)
+P = MEMORY.number("p", kept=False)
+Z = MEMORY.number("z", kept=False)
+SLACK = MEMORY.number("slack", kept=False)
+SCALE = MEMORY.number("scale", kept=False)
+POWER = MEMORY.number("power", kept=False)
+CONSTANT, TO_B, SUBLINEAR = 0, 1, 2  # ADAPTS
+KNOWN = 4096
+H = MEMORY.block("h", KNOWN)
+"""h(Q) for sum Q < KNOWN"""
+BECAUSE = MEMORY.numbers("because", per="server", columns=3)
+"""weight, beta and best weight, or one that is enough, at the moment the server stalled"""
+REMEMBERED = 16
+OWN_MEMORY = Memory(MEMORY)
+"""of the policies whose hooks are here"""
+LATEST = OWN_MEMORY.servers("latest", per=REMEMBERED)
+"""the server that last took the best configuration of its class, by the class's number modulo REMEMBERED"""
+NAMED = 7
+SLOT_TYPES = OWN_MEMORY.counts("slot_types", per="server", columns=1 + NAMED, kept=False)
+"""how many types have slots on the server, and which, in their order; 0 where they are too many to be named, or nobody has noted it"""
+
+
+def arrive(s: State, j: int, i: int) -> None:
+    """A type-j job waits: the lowest-numbered active server with an empty type-j slot takes it."""
+    j = natural(j)
+    if s.own_queues:
+        _arrive_at(s, j, jobs(s)[i, QUEUE] // s.n_types)
+        return
+    server = bitmap.first(s, j)
+    if server >= 0:
+        fill_slot(s, j, server)
+    elif not policy_ints(s)[FAITHFUL]:
+        # once is enough, unless a failure brought back jobs of several types and the best serves another one first
+        server = first_empty(s, j)
+        while server >= 0 and jobs(s)[i, SERVER] == WAITING:
+            reset(s, server)
+            server = first_empty(s, j)
+
+
+@kernel
+def _arrive_at(s: State, j: int, server: int) -> None:
+    if server == s.max_servers:
+        return  # no present server takes this type
+    if servers(s)[server, MODE] == EMPTY:
+        reset(s, server)
+        return
+    # after a failure jobs come back that are older than this one, and start before it: there may be slots for both
+    while configuration(s)[server, j] > running(s)[server, j] and waits(s, j, server):
+        fill_slot(s, j, server)
+
+
+def complete(s: State, j: int, server: int) -> None:
+    """A type-j job has left the server."""
+    j, server = natural(j), natural(server)
+    row, faithful = servers(s)[server], policy_ints(s)[FAITHFUL]
+    if row[COUNT] == 0 and not faithful:
+        become_empty(s, server)
+        reset(s, server)
+        return
+    if row[MODE] == ACTIVE and policy_ints(s)[STALLS] and loses(s, server):
+        stall(s, server)
+    if row[MODE] == STALLED:
+        if row[COUNT] == 0 or (policy_ints(s)[REDUCES] and may_hold(s, server, _latest_weight(s, server))):
+            best_configuration(s, server)
+            if row[COUNT] == 0 or holds_within(s, server, choice(s)[0]):
+                activate(s, server)
+    elif waits(s, j, server):
+        fill_slot(s, j, server)
+    else:
+        bitmap.add(s, j, server)
+
+
+def join(s: State, server: int, _: int) -> None:
+    """The server is there, and empty."""
+    _come_empty(s, server)
+
+
+@kernel
+def _come_empty(s: State, server: int) -> None:
+    servers(s)[server, MODE] = EMPTY
+    if policy_ints(s)[FAITHFUL]:
+        best_configuration(s, server)
+        activate(s, server)
+    else:
+        bitmap.add(s, s.n_types + servers(s)[server, CLASS], server)
+        reset(s, server)
+
+
+def resume(s: State, server: int, _: int) -> None:
+    """The server is there, holding jobs. Where they are within the best configuration it takes that. Else its jobs are its slots, and
+    what these are worth is seen at its next completion; or where they would not fit it by the demands of their types (another policy
+    has packed them by what they really ask for), it stalls."""
+    row, chosen, on = servers(s)[server], choice(s)[0], running(s)[server]
+    if row[COUNT] == 0:
+        _come_empty(s, server)
+        return
+    best_configuration(s, server)
+    if not holds_within(s, server, chosen):
+        if not _fits_by_type(s, server):
+            stall(s, server)
+            return
+        for j in range(s.n_types):
+            chosen[j] = on[j]
+    activate(s, server)
+
+
+@kernel
+def _fits_by_type(s: State, server: int) -> bool:
+    """Whether what the server holds fits it by the demands of the types."""
+    for r in range(s.n_resources):
+        taken = 0
+        for j in range(s.n_types):
+            taken += running(s)[server, j] * demand(s)[j, r]
+        if taken > capacity(s)[servers(s)[server, CLASS], r]:
+            return False
+    return True
+
+
+def file(s: State, server: int, _: int) -> None:
+    """What is known of the server has been put back: say what it offers."""
+    row, slots, on = servers(s)[server], configuration(s)[server], running(s)[server]
+    if row[STATUS] != PRESENT:
+        return
+    if row[MODE] == EMPTY:
+        bitmap.add(s, s.n_types + row[CLASS], server)
+    for j in range(s.n_types if row[MODE] == ACTIVE else 0):
+        if on[j] < slots[j]:
+            bitmap.add(s, j, server)
+
+
+def leave(s: State, server: int, _: int) -> None:
+    """The server takes no more jobs."""
+    row = servers(s)[server]
+    _close_slots(s, server)
+    if row[MODE] == STALLED:
+        s.n_stalled -= 1
+    bitmap.discard(s, s.n_types + row[CLASS], server)
+    row[MODE] = EMPTY
+    forget_slots(s, server)
+
+
+@kernel
+def beta(s: State) -> float:
+    """beta(Q, s): how much of the best weight a configuration must be worth."""
+    numbers, options = policy_floats(s), policy_ints(s)
+    value = numbers[B]
+    if options[ADAPTS]:
+        if s.n_waiting < KNOWN:
+            value = numbers[H + natural(s.n_waiting)]
+        elif options[ADAPTS] == SUBLINEAR:
+            value = 1.0 - numbers[SLACK] * math.pow(1.0 + s.n_waiting / numbers[SCALE], -numbers[POWER])
+        else:
+            value = numbers[B] * (numbers[P] + (1.0 - numbers[P]) * math.tanh(numbers[Z] * s.n_waiting))
+    if options[SPREADS] > 0:
+        if is_capped(s):
+            return 0.0
+        if options[SPREADS] == 2:
+            value *= 1.0 - s.n_stalled / s.n_servers
+    return value
+
+
+@kernel
+def is_capped(s: State) -> bool:
+    """Whether as many servers stall as may at a time."""
+    options = policy_ints(s)
+    return bool(options[SPREADS] > 0 and s.n_stalled * options[CAP_BOTTOM] >= options[CAP_TOP] * s.n_servers)
+
+
+@kernel
+def share_of(s: State, server: int) -> float:
+    """beta(Q, s) for this server. A beta that tends to 1 is taken of what its solver is sure to find: else two configurations, both as good as
+    the solver promises, could stall a server without end."""
+    share = beta(s)
+    if policy_ints(s)[ADAPTS] == SUBLINEAR:
+        share *= near(s)[servers(s)[server, CLASS]]
+    return share
+
+
+@kernel
+def loses(s: State, server: int) -> bool:
+    """Whether f(k~, Q) < beta f(k_r, Q), strictly; the figures are then noted for an explanation. One configuration for which it is so is enough,
+    such as the one that a server of the class took last."""
+    if s.n_waiting == 0:
+        return False  # all weights are 0
+    share = share_of(s, server)
+    if share <= 0.0:
+        return False  # weights are not negative
+    mine = _slots_weight(s, server)
+    best = _latest_weight(s, server)
+    if share * best <= mine:
+        best = best_above(s, server, mine, share)
+    if best >= 0.0:
+        note_reason(s, server, mine, share, best)
+    return best >= 0.0
+
+
+@kernel
+def _latest_weight(s: State, server: int) -> float:
+    """f(k, Q) of the configuration k that a server of this one's class took last, if it still has it; -1 where the candidates are listed, and
+    the best is as quickly found."""
+    c = servers(s)[server, CLASS]
+    latest = int_field(s, LATEST)[c & (REMEMBERED - 1)] - 1
+    if classes(s)[c, SOLVER] == TABLE or latest < 0 or servers(s)[latest, CLASS] != c:
+        return -1.0
+    return _slots_weight(s, latest)
+
+
+@kernel
+def _named(s: State, server: int) -> int:
+    """How many types with slots are named; with few types none are: all of them are as quickly looked through."""
+    return natural(int_table(s, SLOT_TYPES)[natural(server), 0]) if s.n_types > FEW_COLUMNS else 0
+
+
+@kernel
+def _slots_weight(s: State, server: int) -> float:
+    """f(k-tilde, Q) of the server's configuration. Leaving out the types without a slot changes no bit of the sum."""
+    server = natural(server)
+    n = _named(s, server)
+    if n == 0:
+        return weight_of(s, server)
+    slots, w, total = configuration(s)[server], weights_at(s, server), 0.0
+    for i in range(n):
+        j = natural(int_table(s, SLOT_TYPES)[server, 1 + i])
+        total += w[j] * slots[j]
+    return total
+
+
+@kernel
+def note_reason(s: State, server: int, weight: float, share: float, best: float) -> None:
+    """Why the server stalls: its weight is less than this share of the best."""
+    reason = float_table(s, BECAUSE)[server]
+    reason[0], reason[1], reason[2] = weight, share, best
+
+
+@kernel
+def stall(s: State, server: int) -> None:
+    """No more jobs for this server until it resets."""
+    _close_slots(s, server)
+    servers(s)[server, MODE] = STALLED
+    s.n_stalled += 1
+    s.stalls += 1
+
+
+@kernel
+def become_empty(s: State, server: int) -> None:
+    """An empty server holds no configuration."""
+    row = servers(s)[server]
+    if row[MODE] == STALLED:
+        s.n_stalled -= 1
+    else:
+        _close_slots(s, server)
+    row[MODE] = EMPTY
+    forget_slots(s, server)
+    bitmap.add(s, s.n_types + row[CLASS], server)
+
+
+@kernel
+def reset(s: State, server: int) -> None:
+    """Give an empty server the best configuration if that starts a job now; else it stays without one."""
+    if not s.own_queues and s.n_waiting == 0:
+        return
+    if best_configuration(s, server) > 0.0:
+        bitmap.discard(s, s.n_types + servers(s)[server, CLASS], server)
+        activate(s, server)
+
+
+@kernel
+def activate(s: State, server: int) -> None:
+    """Take choice(s)[0] as the configuration and start every waiting job that the new slots admit."""
+    row, slots, chosen, on = servers(s)[server], configuration(s)[server], choice(s)[0], running(s)[server]
+    named, n = int_table(s, SLOT_TYPES)[natural(server)], 0
+    names = s.n_types > FEW_COLUMNS
+    if row[MODE] == STALLED:
+        s.n_stalled -= 1
+    row[MODE] = ACTIVE
+    int_field(s, LATEST)[row[CLASS] & (REMEMBERED - 1)] = server + 1
+    s.resets += 1
+    forget_slots(s, server)
+    for j in range(s.n_types):
+        if chosen[j] > 0:
+            slots[j] = chosen[j]
+            if names:
+                named[1 + min(n, NAMED - 1)] = j
+                n += 1
+            while on[j] < slots[j] and waits(s, j, server):
+                start(s, j, server)
+            if on[j] < slots[j]:
+                bitmap.add(s, j, server)
+    if names:
+        named[0] = n if n <= NAMED else 0
+
+
+@kernel
+def fill_slot(s: State, j: int, server: int) -> None:
+    """Start the head of line of type j in one of the server's slots."""
+    j, server = natural(j), natural(server)
+    start(s, j, server)
+    if running(s)[server, j] == configuration(s)[server, j]:
+        bitmap.discard(s, j, server)
+
+
+@kernel
+def waits(s: State, j: int, server: int) -> bool:
+    """Whether a type-j job waits for this server."""
+    return bool(queues(s)[server * s.n_types + j if s.own_queues else j, LENGTH] > 0)
+
+
+@kernel
+def first_empty(s: State, j: int) -> int:
+    """The lowest-numbered empty server that could hold a job of type j, -1 where there is none."""
+    best = -1
+    for c in range(s.n_classes):
+        if most(s)[c, j] > 0:
+            server = bitmap.first(s, s.n_types + c)
+            if server >= 0 and (best < 0 or server < best):
+                best = server
+    return best
+
+
+@kernel
+def forget_slots(s: State, server: int) -> None:
+    """The server has no configuration."""
+    n, slots = _named(s, server), configuration(s)[natural(server)]
+    if n == 0:
+        for j in range(s.n_types):
+            slots[j] = 0
+        return
+    named = int_table(s, SLOT_TYPES)[natural(server)]
+    for i in range(n):
+        slots[natural(named[1 + i])] = 0
+    named[0] = 0
+
+
+@kernel
+def _close_slots(s: State, server: int) -> None:
+    n, slots, on = _named(s, server), configuration(s)[server], running(s)[server]
+    for i in range(n if n > 0 else natural(s.n_types)):
+        j = natural(int_table(s, SLOT_TYPES)[natural(server), 1 + i]) if n > 0 else i
+        if slots[j] > on[j]:
+            bitmap.discard(s, j, server)

@@ -1,0 +1,282 @@
+"""Adaptive Quickswap and MSFQ (Chen, Anggraito, Olliaro, Marin, Ajmone Marsan, Berg and Grosof, 2025): drain on purpose, and early, for a class that cannot start.
+
+On one server: the largest class that waits and fits starts first, then what is left is filled with smaller ones. When
+
+    no class in service has anybody waiting   and   some waiting class has nobody in service,
+
+nothing is lost by draining that would not be lost anyhow, so the server *swaps*: only the largest waiting class may start, until one of it
+has started. Room is then not given away to small jobs that keep on coming.
+
+Several servers, several resources (our extension): a class is a type, and the largest is that with the largest share of any resource.
+Each server swaps for itself: the classes in service are those that it holds, waiting classes are those that it could hold when
+empty, and no more servers swap to a class than jobs of it wait. A server considers to swap when a job on it has ended; when an
+arrival must wait, of the servers that may swap the one that has most free does. A job goes to the server that it leaves least free on.
+
+With the option `threshold` = l a server swaps only to a class that is larger than all that it holds, once at most l jobs run on it. For
+demands 1 and k on one server of k that is MSFQ with its four phases: large jobs are served until none is left; then small ones; once none
+of these waits and at most l run, no small one may start before a large one has.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from slotwise.compiler.kernel import kernel
+from slotwise.core.contract.claims import PolicyClaim, Unknown
+from slotwise.core.contract.memory import Memory
+from slotwise.core.contract.policy import FitOptions
+from slotwise.core.contract.reasons import Because, Reason
+from slotwise.core.contract.view import View
+from slotwise.core.moves import reindex, start, start_job
+from slotwise.core.state import (
+    ACTIVE,
+    CLASS,
+    COUNT,
+    MODE,
+    PRESENT,
+    SERVER,
+    STALLED,
+    STATUS,
+    WAITING,
+    State,
+    capacity,
+    configuration,
+    free,
+    head,
+    int_field,
+    jobs,
+    most,
+    need,
+    order,
+    policy_ints,
+    queue_length,
+    running,
+    servers,
+)
+from slotwise.core.store import Store
+from slotwise.policies.fit.fitting import (
+    LARGEST,
+    Fitting,
+    find_server,
+    fits,
+    refill,
+    set_job_need,
+    set_need,
+)
+from slotwise.policies.fit.fitting import MEMORY as FITTING
+
+MEMORY = Memory(FITTING)
+SWAPPING = MEMORY.counts("swapping", per="type", kept=False)
+"""servers that swap to each type: those whose only slot is of that type"""
+THRESHOLD = MEMORY.count("threshold", kept=False, start=-1)
+"""MSFQ: so many jobs may run when the server swaps; -1: any number"""
+NONE = -1
+
+
+def arrive(s: State, j: int, i: int) -> None:
+    """The job starts where it leaves least free, on a server that swaps to its type, or waits; then a server may swap for it."""
+    set_job_need(s, i)
+    server = find_server(s, need(s))
+    if server >= 0:
+        start_job(s, i, server)
+        return
+    if int_field(s, SWAPPING)[j] > 0 and head(s, j) == i:  # thrown back, it may be smaller than the first before it
+        for other in range(s.n_places):
+            if target(s, other) == j and jobs(s)[i, SERVER] == WAITING:
+                set_job_need(s, i)
+                if fits(s, other, need(s)):
+                    use_room(s, other)
+    if jobs(s)[i, SERVER] == WAITING:
+        swap_one_for(s, j)
+
+
+def complete(s: State, j: int, server: int) -> None:
+    """Room on the server."""
+    use_room(s, server)
+
+
+def join(s: State, server: int, _: int) -> None:
+    """The server is there, with whatever it holds."""
+    servers(s)[server, MODE] = ACTIVE
+    use_room(s, server)
+
+
+def leave(s: State, server: int, _: int) -> None:
+    """A server that goes does not swap."""
+    end_swap(s, server)
+
+
+def cancel(s: State, j: int, i: int) -> None:
+    """Nobody need swap for a class of which nobody waits."""
+    if queue_length(s)[j] == 0 and int_field(s, SWAPPING)[j] > 0:
+        for server in range(s.n_places):
+            if target(s, server) == j:
+                use_room(s, server)
+
+
+def file(s: State, server: int, _: int) -> None:
+    """Count it where it swaps; a type that is not there any more is forgotten."""
+    if servers(s)[server, STATUS] == PRESENT and servers(s)[server, MODE] == STALLED:
+        j = target(s, server)
+        if j >= 0:
+            int_field(s, SWAPPING)[j] += 1
+        else:
+            servers(s)[server, MODE] = ACTIVE
+            s.n_stalled -= 1
+            reindex(s, server)
+
+
+@kernel
+def target(s: State, server: int) -> int:
+    """The type to which the server swaps, -1 where it does not."""
+    row = servers(s)[server]
+    if row[STATUS] == PRESENT and row[MODE] == STALLED:
+        for j in range(s.n_types):
+            if configuration(s)[server, j] > 0:
+                return j
+    return NONE
+
+
+@kernel
+def use_room(s: State, server: int) -> None:
+    """Go on swapping, or fill the server, largest first, and see whether it must swap."""
+    j = target(s, server)
+    if j >= 0:
+        if int_field(s, SWAPPING)[j] <= queue_length(s)[j]:
+            set_need(s, j)
+            if not fits(s, server, need(s)):
+                return
+            end_swap(s, server)
+            start(s, j, server)
+        else:
+            end_swap(s, server)
+    if s.n_waiting > 0:
+        refill(s, server)
+    if s.n_waiting > 0 and may_swap(s, server):
+        j = largest_waiting(s, server)
+        if j >= 0:
+            swap(s, server, j)
+
+
+@kernel
+def may_swap(s: State, server: int) -> bool:
+    """Whether the server holds jobs, and nobody waits of any class that it holds."""
+    row, on = servers(s)[server], running(s)[server]
+    if row[STATUS] != PRESENT or row[MODE] == STALLED or row[COUNT] == 0:
+        return False
+    for j in range(s.n_types):
+        if on[j] > 0 and queue_length(s)[j] > 0:
+            return False
+    limit = policy_ints(s)[THRESHOLD]
+    return bool(limit < 0 or row[COUNT] <= limit)
+
+
+@kernel
+def largest_waiting(s: State, server: int) -> int:
+    """The largest type that waits, that the server could hold, and to which fewer servers swap than jobs of it wait; -1: none."""
+    c = servers(s)[server, CLASS]
+    for n in range(s.n_types):
+        j = order(s)[0, n]
+        if policy_ints(s)[THRESHOLD] >= 0 and running(s)[server, j] > 0:
+            return NONE  # MSFQ: never from large jobs to smaller ones
+        if queue_length(s)[j] > int_field(s, SWAPPING)[j] and most(s)[c, j] > 0:
+            return int(j)
+    return NONE
+
+
+@kernel
+def swap_one_for(s: State, j: int) -> None:
+    """Somebody of type j must wait: of the servers that may swap to it, the one with the largest free share does."""
+    if queue_length(s)[j] <= int_field(s, SWAPPING)[j]:
+        return
+    best, most_free = NONE, -1.0
+    for server in range(s.n_places):
+        c = servers(s)[server, CLASS]
+        if most(s)[c, j] > 0 and may_swap(s, server) and largest_waiting(s, server) == j:
+            share = 0.0
+            for r in range(s.n_resources):
+                share += free(s)[server, r] / max(capacity(s)[c, r], 1)
+            if share > most_free:
+                best, most_free = server, share
+    if best >= 0:
+        swap(s, best, j)
+
+
+@kernel
+def swap(s: State, server: int, j: int) -> None:
+    """Only type j may start on the server."""
+    servers(s)[server, MODE] = STALLED
+    s.n_stalled += 1
+    s.stalls += 1
+    configuration(s)[server, j] = 1
+    int_field(s, SWAPPING)[j] += 1
+    reindex(s, server)
+
+
+@kernel
+def end_swap(s: State, server: int) -> None:
+    """All may start on the server again."""
+    for j in range(s.n_types):
+        if configuration(s)[server, j] > 0:
+            int_field(s, SWAPPING)[j] -= 1
+            configuration(s)[server, j] = 0
+            servers(s)[server, MODE] = ACTIVE
+            s.n_stalled -= 1
+            s.resets += 1
+            reindex(s, server)
+
+
+class QuickswapOptions(FitOptions):
+    """Options of Adaptive Quickswap."""
+
+    threshold: int | None = Field(
+        None,
+        ge=0,
+        description="MSFQ: a server swaps only to classes larger than all it holds, once at most so many jobs run on it",
+    )
+
+
+class Quickswap(Fitting):
+    """Adaptive Quickswap (Chen et al. 2025)."""
+
+    name = "quickswap"
+    summary = (
+        "largest class first; a server on which no class has anybody waiting drains for the largest that waits"
+    )
+    Options = QuickswapOptions
+    memory = MEMORY
+    job_rule = LARGEST
+    arrive, complete = staticmethod(arrive), staticmethod(complete)
+    join, leave, cancel = staticmethod(join), staticmethod(leave), staticmethod(cancel)
+    file = staticmethod(file)
+
+    def prepare(self, store: Store) -> None:
+        super().prepare(store)
+        limit = self.options.threshold
+        store.arrays["policy_ints"][THRESHOLD] = -1 if limit is None else limit
+
+    def claim(self) -> PolicyClaim:
+        return Unknown(
+            "as published stable inside the whole region of one server with one resource, for demands 1 and k;"
+            " nothing is known of this extension",
+            "Chen et al. 2025",
+        )
+
+    def why_waits(self, view: View, i: int) -> Because:
+        swapping = view.with_room(i) & (view.store.arrays["servers"][:, MODE] == STALLED)
+        if swapping.any():
+            server = int(swapping.argmax())
+            return Because(
+                Reason.SWAPS_FIRST, {"server": view.server_of[server], "type": self.target(view, server)}
+            )
+        return super().why_waits(view, i)
+
+    def describe(self, view: View, server: int) -> tuple[Because, ...]:
+        if view.store.arrays["servers"][server, MODE] != STALLED:
+            return super().describe(view, server)
+        figures = {"type": self.target(view, server), "holding": view.holding(server)}
+        return (Because(Reason.SWAPS, figures),)
+
+    def target(self, view: View, server: int) -> str:
+        """The name of the type to which the server swaps."""
+        return next(iter(view.counts(view.store.configuration[server])))
