@@ -11,13 +11,14 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
-
-import typer
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from slotwise._version import __version__
 from slotwise.display.numbers import printable
 from slotwise.errors import InputError, SlotwiseError, SlotwiseWarning
+
+if TYPE_CHECKING:
+    import typer
 
 
 class Command(NamedTuple):
@@ -25,8 +26,10 @@ class Command(NamedTuple):
 
     module: str
     name: str
-    """of a function or a Typer app in it"""
+    """of a function or a Typer app in it; with `light`, of a table of slotwise.cli.light"""
     summary: str
+    light: bool = False
+    """parsed by slotwise.cli.light: Typer is not imported"""
 
 
 COMMANDS = {
@@ -46,18 +49,18 @@ COMMANDS = {
     "trace": Command("slotwise.cli.trace", "app", "Import traces, describe them, cut, join and generate them."),
     "reproduce": Command("slotwise.cli.reproduce", "reproduce", "Reproduce the paper's evaluation; a report page."),
     "serve": Command("slotwise.cli.serve", "serve", "Run the scheduler: accept jobs, place them, start them."),
-    "submit": Command("slotwise.cli.client", "submit", "Submit a command, or an array of them."),
-    "jobs": Command("slotwise.cli.client", "jobs", "List jobs."),
-    "job": Command("slotwise.cli.client", "job", "Show one job."),
-    "logs": Command("slotwise.cli.client", "logs", "Print what a job wrote."),
-    "cancel": Command("slotwise.cli.client", "cancel", "Withdraw a waiting job."),
-    "stop": Command("slotwise.cli.client", "stop", "End a running job."),
-    "explain": Command("slotwise.cli.client", "explain", "Say why a job runs or waits."),
-    "watch": Command("slotwise.cli.client", "watch", "Follow what happens."),
-    "servers": Command("slotwise.cli.client", "servers", "List the servers."),
-    "drain": Command("slotwise.cli.client", "drain", "Let a server take no more jobs."),
-    "resume": Command("slotwise.cli.client", "resume", "Let a drained server take jobs again."),
-    "token": Command("slotwise.cli.client", "token", "Make, list and take back tokens."),
+    "submit": Command("slotwise.cli.submitting", "SUBMIT", "Submit a command, or an array of them.", light=True),
+    "jobs": Command("slotwise.cli.listing", "JOBS", "List jobs.", light=True),
+    "job": Command("slotwise.cli.listing", "JOB", "Show one job.", light=True),
+    "logs": Command("slotwise.cli.logs", "LOGS", "Print what a job wrote.", light=True),
+    "cancel": Command("slotwise.cli.cancelling", "CANCEL", "Cancel jobs that wait or run.", light=True),
+    "stop": Command("slotwise.cli.cancelling", "STOP", "Stop a running job.", light=True),
+    "explain": Command("slotwise.cli.operating", "EXPLAIN", "Say why a job runs or waits.", light=True),
+    "watch": Command("slotwise.cli.operating", "WATCH", "Follow what happens.", light=True),
+    "servers": Command("slotwise.cli.operating", "SERVERS", "List the servers.", light=True),
+    "drain": Command("slotwise.cli.operating", "DRAIN", "Let a server take no more jobs.", light=True),
+    "resume": Command("slotwise.cli.operating", "RESUME", "Let a drained server take jobs again.", light=True),
+    "token": Command("slotwise.cli.tokens", "TOKEN", "Make, list and revoke tokens.", light=True),
     "replay": Command("slotwise.cli.serve", "replay", "Check a journal: every decision again."),
     "backup": Command("slotwise.cli.serve", "backup", "Write a backup of a store."),
     "restore": Command("slotwise.cli.serve", "restore", "Fill an empty store from a backup."),
@@ -67,21 +70,34 @@ COMMANDS = {
 }
 
 FAILED, BAD_INPUT = SlotwiseError.exit_code, InputError.exit_code
-INTERRUPTED = 130
-"""what shells and Typer make of Ctrl-C"""
+INTERRUPTED = 130  # what shells and Typer make of Ctrl-C
+ABOUT = (
+    "Schedule uninterruptible jobs on unlike servers: simulate, compare, plan, with a proof of what can be carried."
+)
+CODES = "Results go to standard output, messages to standard error. Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted."
+COMPLETION = {
+    "--install-completion": "install completion for the current shell",
+    "--show-completion": "show completion for the current shell",
+}
 
 
 def _version(show: bool) -> None:
     if show:
+        import typer
+
         print(f"slotwise {__version__}")
         raise typer.Exit
 
 
 def build(names: Sequence[str]) -> typer.Typer:
-    """The application; the commands among `names` can be called, the others are only listed."""
+    """Return the application; the commands among `names` can be called, the others are only listed."""
+    import typer
+
+    from slotwise.cli.bridge import as_typer
+
     app = typer.Typer(
-        help="Schedule uninterruptible jobs on unlike servers: simulate, compare, plan, with a proof of what can be carried.",
-        epilog="Results go to standard output, messages to standard error. Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted.",
+        help=ABOUT,
+        epilog=CODES,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
@@ -100,12 +116,17 @@ def build(names: Sequence[str]) -> typer.Typer:
         if name not in names:
             app.command(name, short_help=command.summary)(lambda: None)
             continue
-        target: Any = getattr(importlib.import_module(command.module), command.name)
-        if isinstance(target, typer.Typer):
-            app.add_typer(target, name=name)
+        target = _target(command)
+        shown: Any = as_typer(target) if command.light else target
+        if isinstance(shown, typer.Typer):
+            app.add_typer(shown, name=name)
         else:
-            app.command(name)(target)
+            app.command(name)(shown)
     return app
+
+
+def _target(command: Command) -> Any:
+    return getattr(importlib.import_module(command.module), command.name)
 
 
 def _wanted(arguments: Sequence[str]) -> list[str]:
@@ -124,10 +145,36 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _call(arguments: list[str]) -> Any:
-    app = build(_wanted(arguments))
+    action = None if "_SLOTWISE_COMPLETE" in os.environ else _light(arguments)
+    if action is None:
+        app = build(_wanted(arguments))
+
+        def action() -> Any:
+            return app(args=arguments, prog_name="slotwise", standalone_mode=False)
+
     gc.freeze()  # what is imported stays
     gc.enable()
-    return app(args=arguments, prog_name="slotwise", standalone_mode=False)
+    return action()
+
+
+def _light(arguments: list[str]) -> Callable[[], int | None] | None:
+    """Return what to do without Typer; None: Typer is needed."""
+    first = arguments[0] if arguments else "--help"
+    if first in ("-h", "--help"):
+        from slotwise.cli.light import help_of_commands
+
+        options = [("--version", "show the version"), *COMPLETION.items()]
+        rows = [(name, command.summary) for name, command in COMMANDS.items()]
+        return lambda: print(help_of_commands("slotwise", ABOUT, rows, options, CODES))
+    if first == "--version":
+        return lambda: print(f"slotwise {__version__}")
+    command = COMMANDS.get(first)
+    if command is None or not command.light:
+        return None
+    from slotwise.cli.light import call
+
+    target = _target(command)
+    return lambda: call(target, f"slotwise {first}", arguments[1:])
 
 
 class Closed(io.TextIOBase):
@@ -179,7 +226,7 @@ def _run(action: Callable[[], Any]) -> int:
     except SlotwiseError as error:
         complain(error)
         return error.exit_code
-    except (KeyboardInterrupt, typer.Abort):
+    except KeyboardInterrupt:
         complain("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
@@ -193,6 +240,9 @@ def _run(action: Callable[[], Any]) -> int:
         complain("not enough memory; try fewer servers or jobs, or shorter runs")
         return FAILED
     except Exception as error:
+        if type(error).__name__ == "Abort":  # Typer's word for Ctrl-C
+            complain("interrupted")
+            return INTERRUPTED
         shown = getattr(error, "format_message", None)
         if shown is None:
             raise

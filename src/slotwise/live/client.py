@@ -10,15 +10,15 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from slotwise.live.addresses import find_address
 from slotwise.live.transport import Answer, ServiceError, Transport
 
 ENDED = ("done", "failed", "cancelled", "lost")
-PATIENCE = 60.0
+PATIENCE = 600.0
 """whoever waits for jobs bears a service that is away for so many seconds"""
 PAGE = 1000
 PIECE = 500
@@ -78,7 +78,11 @@ def first_page(limit: int | None, conditions: dict[str, Any]) -> dict[str, Any]:
 def next_page(asked: dict[str, Any], page: dict[str, Any], limit: int | None) -> dict[str, Any] | None:
     """What to ask for next; None: that was all."""
     left = PAGE if limit is None else limit - len(page["jobs"])
-    return None if page["next"] is None or left <= 0 else asked | {"after": page["next"], "limit": min(left, PAGE)}
+    if page["next"] is None or left <= 0:
+        return None
+    by_number = asked.get("sort") in (None, "id")
+    after = {"after": page["next"]} if by_number else {"skip": asked.get("skip", 0) + len(page["jobs"])}
+    return asked | after | {"limit": min(left, PAGE)}
 
 
 class Rhythm:
@@ -94,17 +98,22 @@ class Rhythm:
         """Whether the time is up."""
         return self._deadline is not None and time.monotonic() >= self._deadline
 
-    def bear(self, error: ServiceError) -> None:
-        """Go on although the service is away, but not for ever."""
-        now = time.monotonic()
+    def bear(self, error: ServiceError) -> bool:
+        """Raise the error unless the service may come back soon; return whether it has just gone."""
+        now, first = time.monotonic(), self._away is None
         self._away = self._away or now
         if not error.passing or now - self._away > PATIENCE:
             raise error
+        return first
+
+    def answered(self) -> None:
+        """The service is there."""
+        self._away = None
 
     def pause(self, something: bool) -> float:
         """How long to sleep now."""
         if something:
-            self._away = None
+            self.answered()
         self._pause = 0.02 if something else min(1.0, self._pause * 1.5)
         left = self._pause if self._deadline is None else self._deadline - time.monotonic()
         return max(0.0, min(self._pause, left))
@@ -217,18 +226,43 @@ class Client:
         """Why a job runs or waits (by its number), or what a server does (by its name)."""
         return str(self.call("GET", f"{place_of(what)}/explain").json()["text"])
 
-    def output(self, number: int, *, follow: bool = False) -> Iterator[bytes]:
-        """What a job wrote, piece by piece; with `follow` until it has ended."""
-        offset = 0
+    def output(
+        self,
+        number: int,
+        *,
+        follow: bool = False,
+        attempt: int | None = None,
+        on_state: Callable[[str, str | None], None] | None = None,
+        on_away: Callable[[ServiceError], None] | None = None,
+    ) -> Iterator[bytes]:
+        """Yield what a job wrote, piece by piece; with `follow`, until it has ended, also if the service restarts meanwhile.
+
+        `on_state` is called with the state and the server of the job, `on_away` when the service stops answering.
+        """
+        offset, heard, rhythm = 0, False, Rhythm(None)
         while True:
-            answer = self.call("GET", f"/v1/jobs/{number}/output", params={"offset": offset})
+            try:
+                answer = self.call(
+                    "GET", f"/v1/jobs/{number}/output", params={"offset": offset, "attempt": attempt}
+                )
+            except ServiceError as error:
+                if not (follow and heard):
+                    raise
+                if rhythm.bear(error) and on_away is not None:
+                    on_away(error)
+                time.sleep(rhythm.pause(False))
+                continue
+            heard = True
+            rhythm.answered()
+            if on_state is not None:
+                on_state(answer.headers["x-state"], unquote(answer.headers.get("x-server", "")) or None)
             if answer.content:
                 yield answer.content
                 offset = int(answer.headers["x-next-offset"])
             elif not follow or answer.headers["x-state"] in ENDED:
                 return
             else:
-                time.sleep(0.2)
+                time.sleep(rhythm.pause(False))
 
     def as_completed(self, jobs: Iterable[int | Handle], timeout: float | None = None) -> Iterator[Job]:
         """Jobs as they end."""
@@ -280,10 +314,35 @@ class Client:
         answer: dict[str, Any] = self.call("PATCH", "/v1/cluster", json=what).json()
         return answer
 
-    def events(self, after: int | None = None, *, follow: bool = True) -> Iterator[dict[str, Any]]:
-        """The journal, row by row; each has `seq`."""
-        asked: dict[str, Any] = {"follow": follow} | ({} if after is None else {"after": after})
-        yield from events_in(self._http.lines("/v1/events", asked))
+    def events(
+        self,
+        after: int | None = None,
+        *,
+        follow: bool = True,
+        on_away: Callable[[ServiceError], None] | None = None,
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the journal, row by row; each has `seq`. With `follow`, go on after the last row if the service restarts."""
+        rhythm = Rhythm(None)
+        heard = False
+        while True:
+            asked: dict[str, Any] = {"follow": follow} | ({} if after is None else {"after": after})
+            try:
+                for line in self._http.lines("/v1/events", asked):
+                    heard = True
+                    rhythm.answered()
+                    if line.startswith("id: "):
+                        after = int(line[4:])
+                    elif line.startswith("data: "):
+                        yield {"seq": after, **json.loads(line[6:])}
+                if not follow:
+                    return
+                raise ServiceError("the service has ended the stream")
+            except ServiceError as error:
+                if not (follow and heard):
+                    raise
+                if rhythm.bear(error) and on_away is not None:
+                    on_away(error)
+                time.sleep(rhythm.pause(False))
 
 
 def events_in(lines: Iterable[str]) -> Iterator[dict[str, Any]]:

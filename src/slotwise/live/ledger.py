@@ -175,13 +175,24 @@ class Ledger:
         """Withdraw a waiting job."""
         if number in self.live:
             raise InputError(f"job {number} runs", remedy="a running job is not cancelled but stopped")
+        if number not in self.core:
+            raise InputError(f"job {number} has ended")
         self._apply(Cancel(number, now))
         self.batch.change(number, state=CANCELLED, ended=now)
+
+    def end(self, number: int, now: float) -> None:
+        """Cancel a waiting job; stop one that is placed or runs."""
+        if number in self.live:
+            self.stop(number, now)
+        else:
+            self.cancel(number, now)
 
     def stop(self, number: int, now: float) -> None:
         """A user wants a running job to end; the engine is asked, and tells when it has."""
         live = self.live.get(number)
         if live is None:
+            if number not in self.core:
+                raise InputError(f"job {number} has ended")
             raise InputError(f"job {number} does not run", remedy="a waiting job is not stopped but cancelled")
         if not live.stop_asked:
             live.stop_asked = True

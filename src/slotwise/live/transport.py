@@ -6,17 +6,15 @@ Standard library only: every command of the client imports this module and must 
 from __future__ import annotations
 
 import json as jsons
-import select
-import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any, NamedTuple
-from urllib.parse import unquote, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from slotwise.errors import InputError, SlotwiseError
 from slotwise.live.addresses import Address
+from slotwise.live.wire import Connection, Response
 
 TIMEOUT = 60.0  # seconds without an answer
 
@@ -47,28 +45,6 @@ class Answer(NamedTuple):
         return jsons.loads(self.content)
 
 
-class UnixConnection(HTTPConnection):
-    """A connection through a Unix socket."""
-
-    def __init__(self, path: str, timeout: float) -> None:
-        super().__init__("localhost", timeout=timeout)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
-
-
-def connection_to(url: str, timeout: float = TIMEOUT) -> HTTPConnection:
-    """Return a connection, not yet open, to the service at a URL."""
-    parts = urlsplit(url)
-    if parts.scheme == "unix":
-        return UnixConnection(unquote(parts.path), timeout)
-    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-    return kind(parts.hostname or "", parts.port, timeout=timeout)
-
-
 def problem_of(status: int, reason: str, content: bytes) -> ServiceError:
     """Return the error that an answer tells, in the words of the service."""
     try:
@@ -93,7 +69,7 @@ class Transport:
         self.address = address
         self._headers = {"Authorization": f"Bearer {address.token}"} if address.token else {}
         self._prefix = "" if address.url.startswith("unix:") else urlsplit(address.url).path.rstrip("/")
-        self._kept: HTTPConnection | None = None
+        self._kept: Connection | None = None
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -120,43 +96,38 @@ class Transport:
             response, content = self._exchange(method, self._prefix + with_query(path, params), data, sent)
         if not 200 <= response.status < 300:
             raise problem_of(response.status, response.reason, content)
-        return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, content)
+        return Answer(response.status, response.headers, content)
 
     def lines(self, path: str, params: Mapping[str, Any] | None = None) -> Iterator[str]:
         """Yield the lines of an answer as they arrive, on a connection of their own."""
-        connection = connection_to(self.address.url)
-        with closing(connection):
-            try:
-                connection.request("GET", self._prefix + with_query(path, params), headers=self._headers)
-                response = connection.getresponse()
+        try:
+            with closing(Connection(self.address.url, TIMEOUT)) as connection:
+                response = connection.request("GET", self._prefix + with_query(path, params), None, self._headers)
                 if response.status != 200:
                     raise problem_of(response.status, response.reason, response.read())
-                while line := response.readline():
-                    yield line.decode("utf-8", "replace").rstrip("\r\n")
-            except (OSError, HTTPException) as error:
-                raise absent(self.address.url, error) from None
+                yield from response.lines()
+        except OSError as error:
+            raise absent(self.address.url, error) from None
 
     # -- inside -------------------------------------------------------------------------------------------------
 
     def _exchange(
         self, method: str, target: str, data: bytes | None, headers: Mapping[str, str]
-    ) -> tuple[HTTPResponse, bytes]:
+    ) -> tuple[Response, bytes]:
+        if self._kept is not None and self._kept.is_stale():
+            self._drop()
         reused = self._kept is not None
         try:
-            if self._kept is not None and is_closed_by_peer(self._kept):
-                self._drop()
-                reused = False
             if self._kept is None:
-                self._kept = connection_to(self.address.url)
-            self._kept.request(method, target, data, dict(headers))
-            response = self._kept.getresponse()
+                self._kept = Connection(self.address.url, TIMEOUT)
+            response = self._kept.request(method, target, data, headers)
             content = response.read()
-        except (OSError, HTTPException) as error:
+        except OSError as error:
             self._drop()
             if reused and method == "GET":  # other methods are not repeated: the service may have acted
                 return self._exchange(method, target, data, headers)
             raise absent(self.address.url, error) from None
-        if response.will_close:
+        if response.closes:
             self._drop()
         return response, content
 
@@ -174,12 +145,3 @@ def with_query(path: str, params: Mapping[str, Any] | None) -> str:
         if value is not None
     }
     return f"{path}?{urlencode(given, doseq=True)}" if given else path
-
-
-def is_closed_by_peer(connection: HTTPConnection) -> bool:
-    """Return whether the service has closed an idle connection: then there is an end of file to read."""
-    if connection.sock is None:
-        return True
-    poll = select.poll()
-    poll.register(connection.sock, select.POLLIN)
-    return bool(poll.poll(0))

@@ -253,6 +253,10 @@ class Scheduler(Verbs):
 
     # -- looking ----------------------------------------------------------------------------------------------------
 
+    def __contains__(self, job: object) -> bool:
+        """Return whether a job of this name waits or runs."""
+        return job in self._jobs
+
     @property
     def waiting(self) -> dict[str, int]:
         """How many jobs of each type wait."""

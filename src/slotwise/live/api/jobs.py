@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -12,12 +13,13 @@ from fastapi.responses import PlainTextResponse, Response
 from pydantic import TypeAdapter, ValidationError
 
 from slotwise.errors import InputError
+from slotwise.live.api.cancelling import Cancelled, Cancelling, cancel_jobs
 from slotwise.live.api.common import LARGEST_NUMBER, House, Number, Reader, Refusal, Submitter, done
 from slotwise.live.api.models import Explained, JobDetail, JobPage, JobView, Submitted
 from slotwise.live.auth import EVERYONE, Caller
 from slotwise.live.ledger import Ledger, NewJob, how_many
 from slotwise.live.spec import JobSpec, body_of, indices, plain
-from slotwise.live.store.records import STATES
+from slotwise.live.store.records import ORDERS, STATES
 from slotwise.live.store.records import Query as JobQuery
 
 BULK = 10_000
@@ -61,6 +63,38 @@ def new_job(spec: JobSpec, caller: Caller) -> NewJob:
         body_of(spec),
         None if array is None else indices(array),
     )
+
+
+def explained(ledger: Ledger, number: int, now: float) -> str:
+    """Return why a job waits or runs, or that it is being stopped."""
+    live = ledger.live.get(number)
+    if live is not None and live.stop_asked:
+        return f"job {number} is being stopped on server {live.server}: it was asked to end, and its end is not known yet"
+    return f"job {ledger.core.explain(number)}"
+
+
+def query_of(
+    caller: Caller,
+    state: Sequence[str],
+    type_: str | None,
+    server: str | None,
+    array: int | None,
+    name: str | None,
+    tenant: str | None,
+    ids: Sequence[int],
+    since: float | None,
+) -> JobQuery:
+    """Return the question for jobs that meet all conditions and that the caller may see."""
+    for one in state:
+        if one not in STATES:
+            raise InputError(f"no state is called {one!r}", where="state", remedy=f"use: {', '.join(STATES)}")
+    if any(not 0 <= one < LARGEST_NUMBER for one in ids):
+        raise InputError("is no number of a job", where="id", remedy="use numbers that submissions gave")
+    if caller.tenant != EVERYONE:
+        if tenant not in (None, caller.tenant):
+            raise Refusal(403, "this token sees the jobs of its own tenant only")
+        tenant = caller.tenant
+    return JobQuery(tuple(state), tenant, type_, server, array, name, tuple(ids), since=since)
 
 
 def routes(house: House) -> APIRouter:
@@ -115,22 +149,43 @@ def routes(house: House) -> APIRouter:
         after: Number | None = None,
         limit: Annotated[int, Query(ge=1, le=PAGE)] = 100,
         oldest_first: bool = False,
+        since: float | None = None,
+        sort: str = "id",
+        skip: Number = 0,
     ) -> JobPage:
-        """Jobs, newest first; all conditions hold. `next` is the `after` of the next page."""
-        for one in state:
-            if one not in STATES:
-                raise InputError(f"no state is called {one!r}", where="state", remedy=f"use: {', '.join(STATES)}")
-        if any(not 0 <= one < LARGEST_NUMBER for one in id):
-            raise InputError("is no number of a job", where="id", remedy="use numbers that submissions gave")
-        if caller.tenant != EVERYONE:
-            if tenant not in (None, caller.tenant):
-                raise Refusal(403, "this token sees the jobs of its own tenant only")
-            tenant = caller.tenant
-        asked = JobQuery(tuple(state), tenant, type, server, array, name, tuple(id), after, limit, oldest_first)
+        """Jobs, newest first; all conditions hold. `next` is the `after` of the next page.
+
+        With `sort` other than id, the largest come first, and pages are counted by `skip`."""
+        if sort not in ORDERS:
+            raise InputError(f"{sort!r} is no order", where="sort", remedy=f"use one of: {', '.join(ORDERS)}")
+        asked = query_of(caller, state, type, server, array, name, tenant, id, since)._replace(
+            after=after, limit=limit, ascending=oldest_first, order=sort, skip=skip
+        )
         found = await asyncio.to_thread(store.jobs, asked)
         return JobPage.model_construct(
             jobs=[JobView.of(job) for job in found], next=found[-1].id if len(found) == limit else None
         )
+
+    @router.get("/counts")
+    async def counts(
+        caller: Reader,
+        state: Annotated[list[str], Query(max_length=10)] = [],  # noqa: B006
+        type: str | None = None,  # noqa: A002
+        server: str | None = None,
+        array: Number | None = None,
+        name: str | None = None,
+        tenant: str | None = None,
+        since: float | None = None,
+    ) -> dict[str, int]:
+        """How many jobs there are in each state."""
+        asked = query_of(caller, state, type, server, array, name, tenant, (), since)
+        found = await asyncio.to_thread(store.counts_of, asked)
+        return {one: found.get(one, 0) for one in asked.states or STATES}
+
+    @router.post("/cancel")
+    async def cancel_many(what: Cancelling, caller: Submitter) -> Cancelled:
+        """Cancel jobs: waiting ones are withdrawn, placed and running ones are stopped. An error of one job stops no other."""
+        return await cancel_jobs(house, what, caller)
 
     @router.get("/{number}")
     async def job(number: int, caller: Reader) -> JobDetail:
@@ -148,7 +203,10 @@ def routes(house: House) -> APIRouter:
         which = attempt if attempt is not None else found.attempt
         piece = await asyncio.to_thread(service.engine.output, found.id, which, offset, PIECE)
         data, after = piece if piece is not None else (b"", offset)
-        return PlainTextResponse(data, headers={"X-Next-Offset": str(after), "X-State": found.state})
+        headers = {"X-Next-Offset": str(after), "X-State": found.state}
+        if found.server is not None:
+            headers["X-Server"] = quote(found.server)
+        return PlainTextResponse(data, headers=headers)
 
     @router.post("/{number}/cancel")
     async def cancel(number: int, caller: Submitter) -> JobView:
@@ -164,10 +222,12 @@ def routes(house: House) -> APIRouter:
     async def explain(number: int, caller: Reader) -> Explained:
         """Why the job runs or waits."""
         found = await house.job(number, caller)
-        if found.ended is not None:
-            return Explained(
-                text=f"job {number} has ended: {found.state}" + (f", {found.reason}" if found.reason else "")
-            )
-        return Explained(text=await done(loop.ask(lambda ledger, _: f"job {ledger.core.explain(number)}")))
+        if found.ended is None:
+            try:
+                return Explained(text=await done(loop.ask(lambda ledger, now: explained(ledger, number, now))))
+            except InputError:  # it has just ended
+                found = await house.job(number, caller)
+        how = f", {found.reason}" if found.reason else ""
+        return Explained(text=f"job {number} has ended: {found.state}{how}")
 
     return router

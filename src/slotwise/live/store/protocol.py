@@ -72,6 +72,9 @@ class Store(Protocol):
     def counts(self) -> dict[str, int]:
         """How many jobs there are in each state."""
 
+    def counts_of(self, query: Query) -> dict[str, int]:
+        """How many of these jobs there are in each state; limit and order do not matter."""
+
     def waiting_of(self, tenant: str) -> int:
         """How many jobs of a tenant wait."""
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from slotwise.live.store.records import (
+    ORDERS,
     PLACED,
     RUNNING,
     Checkpoint,
@@ -21,6 +22,28 @@ from slotwise.live.store.records import (
 JOB = ", ".join(Job._fields)
 PIECE = 500
 """values in one IN (...)"""
+
+
+def conditions_of(query: Query) -> tuple[str, list[Any]]:
+    """Return the WHERE of a query, with its values."""
+    conditions: list[str] = []
+    values: list[Any] = []
+    for column in ("tenant", "type", "server", "array_id", "name"):
+        value = getattr(query, column)
+        if value is not None:
+            conditions.append(f"{column} = ?")
+            values.append(value)
+    for column, several in (("state", query.states), ("id", query.ids)):
+        if several:
+            conditions.append(f"{column} IN ({', '.join('?' * len(several))})")
+            values += several
+    if query.since is not None:
+        conditions.append("submitted >= ?")
+        values.append(query.since)
+    if query.after is not None and query.order == "id":
+        conditions.append("id > ?" if query.ascending else "id < ?")
+        values.append(query.after)
+    return f"WHERE {' AND '.join(conditions)}" if conditions else "", values
 
 
 class Reading(ABC):
@@ -64,24 +87,22 @@ class Reading(ABC):
         return Job(*rows[0]) if rows else None
 
     def jobs(self, query: Query) -> list[Job]:
-        conditions: list[str] = []
-        values: list[Any] = []
-        for column in ("tenant", "type", "server", "array_id", "name"):
-            value = getattr(query, column)
-            if value is not None:
-                conditions.append(f"{column} = ?")
-                values.append(value)
-        for column, several in (("state", query.states), ("id", query.ids)):
-            if several:
-                conditions.append(f"{column} IN ({', '.join('?' * len(several))})")
-                values += several
-        if query.after is not None:
-            conditions.append("id > ?" if query.ascending else "id < ?")
-            values.append(query.after)
-        where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-        order = "ASC" if query.ascending else "DESC"
-        rows = self.ask(f"SELECT {JOB} FROM job {where} ORDER BY id {order} LIMIT ?", (*values, query.limit))
+        where, values = conditions_of(query)
+        direction = "ASC" if query.ascending else "DESC"
+        if query.order == "id":
+            order, page = f"id {direction}", "LIMIT ?"
+            numbers: tuple[int, ...] = (query.limit,)
+        else:  # jobs without a value come last
+            assert query.order in ORDERS
+            order = f"{query.order} IS NULL, {query.order} {direction}, id {direction}"
+            page, numbers = "LIMIT ? OFFSET ?", (query.limit, query.skip)
+        rows = self.ask(f"SELECT {JOB} FROM job {where} ORDER BY {order} {page}", (*values, *numbers))
         return [Job(*row) for row in rows]
+
+    def counts_of(self, query: Query) -> dict[str, int]:
+        where, values = conditions_of(query)
+        rows = self.ask(f"SELECT state, count(*) FROM job {where} GROUP BY state", values)
+        return {row[0]: row[1] for row in rows}
 
     def live(self) -> list[LiveJob]:
         found: list[LiveJob] = []

@@ -125,6 +125,9 @@ class Checkpoint(NamedTuple):
     """JSON: {"situation": ..., "next_job": ..., "next_spec": ...}"""
 
 
+ORDERS = ("id", "submitted", "started", "ended", "name", "state")
+
+
 class Query(NamedTuple):
     """Which jobs to list: all conditions hold; newest first, or oldest first with `ascending`."""
 
@@ -139,6 +142,11 @@ class Query(NamedTuple):
     """a cursor: the last job of the page before"""
     limit: int = 100
     ascending: bool = False
+    since: float | None = None
+    """submitted at this time or later"""
+    order: str = "id"
+    """the column to sort by: one of ORDERS; with another one than id, pages are counted by `skip`, and `after` is not used"""
+    skip: int = 0
 
 
 @dataclass

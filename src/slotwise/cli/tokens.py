@@ -1,0 +1,62 @@
+"""`slotwise token`."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import quote
+
+from slotwise.cli.columns import clock, table
+from slotwise.cli.connecting import CONNECTION, connected
+from slotwise.cli.light import Argument, Command, Group, Option
+
+
+def create(*, role: str, tenant: str | None, server: str | None, profile: str | None, as_json: bool) -> None:
+    """Make a token and print it."""
+    with connected(server, profile) as client:
+        made = client.call(
+            "POST", "/v1/tokens", json={"role": role} | ({"tenant": tenant} if tenant else {})
+        ).json()
+    print(json.dumps(made) if as_json else made["token"])
+
+
+def list_tokens(*, server: str | None, profile: str | None, as_json: bool) -> None:
+    """List tokens."""
+    with connected(server, profile) as client:
+        found = client.call("GET", "/v1/tokens").json()
+    if as_json:
+        print(json.dumps(found))
+    else:
+        rows = [[one["id"], one["role"], one["tenant"], clock(one["created"])] for one in found]
+        table(["id", "role", "tenant", "made"], rows, ("made",))
+
+
+def revoke(*, identity: str, server: str | None, profile: str | None, as_json: bool) -> None:
+    """Revoke a token."""
+    with connected(server, profile) as client:
+        client.call("DELETE", f"/v1/tokens/{quote(identity, '')}")
+    if as_json:
+        print(json.dumps({"id": identity, "revoked": True}))
+
+
+TOKEN = Group(
+    "Make, list and revoke tokens.",
+    {
+        "create": Command(
+            create,
+            "Make a token and print it; it is shown this once.",
+            (
+                Option("role", "--role", "read, submit or operate", "ROLE", required=True),
+                Option("tenant", "--tenant", "whose jobs it submits and sees", "NAME"),
+                *CONNECTION,
+            ),
+            ("slotwise token create --role submit --tenant physics",),
+        ),
+        "list": Command(list_tokens, "List tokens, without their secrets.", CONNECTION, ("slotwise token list",)),
+        "revoke": Command(
+            revoke,
+            "Revoke a token, at once.",
+            (Argument("identity", "ID", "of `slotwise token list`"), *CONNECTION),
+            ("slotwise token revoke 1a2b3c4d5e6f",),
+        ),
+    },
+)
