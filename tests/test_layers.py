@@ -25,7 +25,7 @@ FLOORS = [
     {"workloads"},
     {"theory"},
     {"simulation"},
-    {"planning"},
+    {"planning", "foresee"},
     {"report"},
     {"live", "experiments"},
     {"cli"},

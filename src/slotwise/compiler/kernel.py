@@ -23,7 +23,7 @@ JIT: bool = not config.DISABLE_JIT
 """False under NUMBA_DISABLE_JIT=1, where every kernel runs as the plain Python function that it is."""
 
 _PACKAGE = Path(__file__).parents[1]
-_WITHOUT_KERNELS = ("cli", "live", "display", "report")
+_WITHOUT_KERNELS = ("cli", "foresee", "live", "display", "report")
 """no kernel lies there or uses them, so that their sources may change without compiling all anew"""
 
 

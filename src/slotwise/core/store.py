@@ -190,6 +190,10 @@ class Store:
         setattr(self.state, f"at_{name}", self.arrays[name].ctypes.data)
         return self.arrays[name]
 
+    def more_arrays(self) -> list[Arrays]:
+        """The tables of arrays beside `arrays`: what the policy keeps."""
+        return [self._raw, self._fields]
+
     @property
     def sequence(self) -> NDArray[np.int64]:
         """(N,): a number for each job that grows with every arrival."""

@@ -19,8 +19,8 @@ class RecordStore:
 
     def __init__(self, dtype: Any) -> None:
         self.arrays: dict[str, NDArray[Any]] = {}
-        self._memory = np.zeros(1, dtype)
-        self.record: Any = cast(Any, self._memory[0])
+        self.memory = np.zeros(1, dtype)
+        self.record: Any = cast(Any, self.memory[0])
 
     def put(self, name: str, values: NDArray[Any]) -> None:
         """Keep an array, and its address in the record."""

@@ -68,6 +68,8 @@ class Task:
     record_jobs: bool = False
     start: Situation | None = None
     """what is there at time 0; its times are relative to that"""
+    durations: NDArray[np.float64] | None = None
+    """of the jobs that are there at time 0, waiting jobs first; None: as the situation says, or drawn"""
     events: int | None = None
     """how long it is, where the scenario leaves that open"""
 
@@ -164,7 +166,9 @@ def prepare(task: Task) -> Prepared:
     meters.arrays["capacity_now"] += of_class @ jobs.sizes.capacity.astype(np.float64)
     meters.record.servers_now += len(timeline.numbers)
     if start is not None:
-        takeup.take_up(scenario, jobs.types, store, agenda, meters, start, generator(seed, RESIDUALS))
+        takeup.take_up(
+            scenario, jobs.types, store, agenda, meters, start, generator(seed, RESIDUALS), task.durations
+        )
     if state.tick_rate > 0:
         agenda.record.next_tick = 0.0  # redrawn after the first event
     return Prepared(store, agenda, meters, hooks, jobs.open(child(seed, WORKLOAD)), timeline, limits, undrawn)
@@ -191,7 +195,7 @@ def _run(task: Task, progress: Progress | None, stopped: Callable[[], bool] | No
     setup = time.thread_time() - before
     state: Any = ready.store.state
     begun = time.perf_counter()
-    demands = _drive(ready, progress, stopped)
+    demands = drive_on(ready, progress, stopped)
     measuring.finish(state, ready.agenda.record, ready.meters.record)
     seconds = time.perf_counter() - begun
     drew = _drawn(ready.store, ready.agenda) != ready.undrawn
@@ -200,10 +204,10 @@ def _run(task: Task, progress: Progress | None, stopped: Callable[[], bool] | No
     )
 
 
-def _drive(
+def drive_on(
     ready: Prepared, progress: Progress | None, stopped: Callable[[], bool] | None
 ) -> list[NDArray[np.int64]]:
-    """Returns what the jobs of a trace really asked for, chunk by chunk, where jobs are recorded."""
+    """Go on until the run is over; StoppedError where `stopped` says so. Returns what the jobs of a trace really asked for, chunk by chunk, where jobs are recorded."""
     store, agenda, meters, hooks, source, timeline, limits, _ = ready
     state: Any = store.state
     a, m = agenda.record, meters.record

@@ -112,8 +112,11 @@ def take_up(
     meters: MeterStore,
     situation: Situation,
     rng: Generator,
+    durations: F8 | None = None,
 ) -> None:
-    """Fill the store, the agenda and the meters, which are new, with what is there. The situation's times are relative."""
+    """Fill the store, the agenda and the meters, which are new, with what is there. The situation's times are relative.
+
+    `durations` says how long each job takes, waiting jobs first; the situation's own are then only what the policy is told."""
     before = situation.policy
     policy = store.policy
     goes_on = policy.label == before.name and policy.options == type(policy)(**before.options).options
@@ -126,7 +129,8 @@ def take_up(
     a, m = agenda.record, meters.record
     waiting, running = situation.waiting, situation.running
     W, arrivals = len(waiting.job), np.array([*waiting.submitted, *running.submitted])
-    durations = _durations(scenario, types, situation, rng)
+    if durations is None:
+        durations = _durations(scenario, types, situation, rng)
     own = stays(a)
     own[: len(arrivals), ARRIVAL] = arrivals
     own[: len(arrivals), DURATION] = durations

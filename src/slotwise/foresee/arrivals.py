@@ -1,0 +1,98 @@
+"""What will arrive: stretches of the past, taken from the same time of the day and, more often, of the week.
+
+A stretch keeps what belongs together: bursts, sessions of one submitter, which types come at which hour, how long their jobs run. The future is
+composed of stretches of at most a day, each drawn anew.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.random import Generator
+
+from slotwise.foresee.history import F8, I8, History
+from slotwise.foresee.services import ServiceTimes
+
+DAY = 86_400.0
+OTHER_WEEKDAY = 0.4  # weight of a day that is not whole weeks ago, in comparison with one that is
+MEMORY = 21.0  # days after which a day of the past counts 1/e
+SHORTEST_SPAN = 60.0  # seconds of history below which nothing is said about arrivals
+
+
+class Arrivals(NamedTuple):
+    """Jobs to come, in order; times count from now."""
+
+    time: F8
+    row: I8
+    """of the history: the job that each is a copy of"""
+    duration: F8
+
+
+class Past:
+    """Arrivals as observed in a history; `day` is the length of a day in the history's unit of time."""
+
+    def __init__(self, history: History, now: float, services: ServiceTimes, day: float = DAY) -> None:
+        self._history, self._services, self._now, self._day = history, services, now, day
+        self._since = float(history.submitted[0]) if len(history) else now
+        self.span = now - self._since
+        self._known = np.where(history.completed, history.ended - history.started, np.nan)
+        began = ~np.isnan(history.started)
+        until = np.where(np.isnan(history.ended), now, history.ended)
+        self._age = np.where(began, until - history.started, 0.0)
+        self._pools = (
+            services.pools_of(history.owner, history.type, history.limit)
+            if services.n_exact
+            else np.zeros((len(history), 1), np.int64)
+        )
+
+    def draw(self, horizon: float, rng: Generator, rate: F8 | None = None) -> Arrivals:
+        """Draw the arrivals of the next `horizon` units of time. `rate`: a factor for each type of the history."""
+        times: list[F8] = []
+        rows: list[I8] = []
+        at = 0.0
+        while at < horizon and len(self._history):
+            length = min(horizon - at, self._length())
+            shift = self._shift(at, length, rng)
+            begin, end = self._now + at - shift, self._now + at + length - shift
+            first, last = np.searchsorted(self._history.submitted, [begin, end])
+            times.append(self._history.submitted[first:last] + shift - self._now)
+            rows.append(np.arange(first, last))
+            at += length
+        time = np.concatenate(times) if times else np.zeros(0)
+        row = np.concatenate(rows) if rows else np.zeros(0, np.int64)
+        if rate is not None:
+            time, row = _thinned(time, row, rate[self._history.type[row]], rng)
+        return Arrivals(time, row, self._durations(row, rng))
+
+    def _length(self) -> float:
+        """Return the length of a stretch: a day, or a third of what is known."""
+        return min(self._day, max(self.span / 3.0, 1e-6 * self._day))
+
+    def _shift(self, at: float, length: float, rng: Generator) -> float:
+        """Return how far in the past the stretch lies that stands for the time from `at` on."""
+        least = at + length
+        days = np.arange(np.ceil(least / self._day - 1e-9), np.floor((self.span + at) / self._day + 1e-9) + 1)
+        days = days[days >= 1]
+        if len(days) == 0:
+            return float(rng.uniform(least, max(least, self.span + at)))
+        weight = np.where(days % 7 == 0, 1.0, OTHER_WEEKDAY) * np.exp(-(days - days[0]) / MEMORY)
+        return float(rng.choice(days, p=weight / weight.sum())) * self._day
+
+    def _durations(self, row: I8, rng: Generator) -> F8:
+        """Return the durations of copies: as observed, or drawn for jobs whose duration is not known."""
+        duration = self._known[row]
+        open_ = np.flatnonzero(np.isnan(duration))
+        if len(open_):
+            which = row[open_]
+            duration[open_] = self._services.draw(
+                self._pools[which], self._age[which], self._history.limit[which], rng
+            )
+        return duration
+
+
+def _thinned(time: F8, row: I8, factor: F8, rng: Generator) -> tuple[F8, I8]:
+    """Repeat or leave out arrivals so that each comes `factor` times on average."""
+    whole = np.floor(factor)
+    times = (whole + (rng.random(len(row)) < factor - whole)).astype(np.int64)
+    return np.repeat(time, times), np.repeat(row, times)
