@@ -11,7 +11,7 @@ from slotwise.model import Cluster, JobType, ServerClass
 from slotwise.scheduling import Scheduler
 from slotwise.scheduling.events import Complete, Submit
 from slotwise.scheduling.situation import Situation
-from slotwise.simulation.forward import Coming, Forward
+from slotwise.simulation.run.forward import Coming, Forward
 
 N, CUT = 400, 250
 

@@ -14,7 +14,7 @@ from slotwise.foresee.arrivals import DAY, Past
 from slotwise.foresee.history import F8, I8, History
 from slotwise.foresee.services import ServiceTimes
 from slotwise.scheduling.situation import Situation
-from slotwise.simulation.forward import Coming, Course, Forward
+from slotwise.simulation.run.forward import Coming, Course, Forward
 
 RUNS = 32
 FAR = 28 * DAY  # seconds; a start later than this is given as "later"

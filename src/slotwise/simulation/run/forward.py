@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slotwise._kernel import kernel
+from slotwise.compiler.kernel import kernel
+from slotwise.compiler.views import natural
 from slotwise.model import Cluster, Run, Scenario, integers
-from slotwise.scheduling.memory import natural
 from slotwise.scheduling.situation import Situation
-from slotwise.simulation import ahead, takeup
-from slotwise.simulation.agenda import DURATION, LEAF, Agenda, ends, stays
-from slotwise.simulation.ends import put
-from slotwise.simulation.meter import ROW_ARRIVAL, ROW_DURATION, ROW_END, ROW_START, ROW_TYPE
-from slotwise.simulation.replication import Prepared, StoppedError, Task, drive_on, pieces_of, prepare
+from slotwise.simulation.measure.meter import ROW_ARRIVAL, ROW_DURATION, ROW_END, ROW_START, ROW_TYPE
+from slotwise.simulation.run import ahead, takeup
+from slotwise.simulation.run.agenda import DURATION, LEAF, Agenda, ends, stays
+from slotwise.simulation.run.ends import put
+from slotwise.simulation.run.replication import Prepared, StoppedError, Task, drive_on, pieces_of, prepare
 from slotwise.workloads.jobs import Jobs
 from slotwise.workloads.source import Chunk
 
