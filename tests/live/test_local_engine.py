@@ -326,7 +326,7 @@ def test_the_log_is_kept_short(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     kill_supervisor(folder)
     again = Driver(folder)
     assert isinstance(again.engine.known([(49, 1, "a")])[49, 1], Ended)
-    assert [line[0] for line in (folder / "log").read_text().splitlines()] == ["B", "E"]
+    assert [line[0] for line in (folder / "log").read_text().splitlines()] == ["B", "N", "H", "E"]
     again.engine.close()
 
 

@@ -51,6 +51,12 @@ def serve(
         bool,
         typer.Option("--standby", help="wait while another service uses the store, and take over when it ends"),
     ] = False,
+    moved: Annotated[
+        bool,
+        typer.Option(
+            "--moved", help="store and folder have come here from another machine; jobs that ran there are lost"
+        ),
+    ] = False,
     speed: Annotated[
         float, typer.Option("--speed", min=1e-6, help="simulated engine: units of time per second")
     ] = 1.0,
@@ -103,16 +109,13 @@ def serve(
     if (certificate is None) != (key is None):
         raise InputError("needs the other", where="--certificate and --key", remedy="give both")
     chosen = engine or ("local" if local or source is None else "simulated")
-    if folder is None:
-        file = Path(store.removeprefix("sqlite:///")) if store.startswith("sqlite:///") else Path("slotwise")
-        folder = file.with_name(f"{file.stem}.files")
     options = Options(
         source,
         chosen,
         host,
         port,
         store,
-        folder.absolute(),
+        folder,
         standby,
         speed,
         {"partition": partition, "records": records, "deadline": deadline},
@@ -123,6 +126,7 @@ def serve(
         tuple(names or ()),
         rate,
         waiting,
+        moved,
     )
     with nullcontext() if json_logs else shown():
         run(options)

@@ -39,6 +39,7 @@ from slotwise.live.store.records import (
     Query,
     StoreBrokenError,
     StoreError,
+    StoreGoneError,
 )
 from slotwise.scheduling.events import Placement
 
@@ -162,6 +163,8 @@ class Loop:
             self.retention.checkpoint(self.store, self.ledger)
         except FencedError as error:
             self._fail(error, "another service has taken over")
+        except StoreGoneError as error:
+            self._fail(error, "the store is gone")
         except StoreBrokenError as error:
             self._fail(error, "the store is damaged")
         except Exception as error:

@@ -7,6 +7,7 @@ import time
 
 from slotwise.live.clock import Clock
 from slotwise.live.engines.protocol import Engine
+from slotwise.live.home import Home
 from slotwise.live.loop import Loop
 from slotwise.live.restart import Setup, load, take_up
 from slotwise.live.retention import Retention
@@ -24,6 +25,7 @@ class Service:
         engine: Engine,
         setup: Setup,
         *,
+        home: Home | None = None,
         retention: Retention | None = None,
         standby: bool = False,
     ) -> None:
@@ -33,7 +35,11 @@ class Service:
             log.info("ready to take over; waiting for the store")
         self.epoch = store.become_writer(wait=standby)
         began = time.monotonic()
+        if home is not None:
+            home.claim()
         ledger, settings = load(store, setup)
+        if home is not None:
+            home.check_claims(ledger.next_job)
         retention = retention or Retention()
         retention.settings = settings | retention.settings
         self.loop = Loop(store, ledger, engine, clock=Clock(not_before=ledger.core.now), retention=retention)

@@ -21,6 +21,7 @@ from slotwise.live.api.app import make_app
 from slotwise.live.api.gate import LOOPBACK
 from slotwise.live.api.limits import RATE, WAITING, Limits
 from slotwise.live.auth import Guard, keep_own_token
+from slotwise.live.home import Home
 from slotwise.live.restart import Setup
 from slotwise.live.retention import DAY, Retention
 from slotwise.live.service import Service
@@ -40,7 +41,8 @@ class Options(NamedTuple):
     host: str
     port: int
     store: str
-    folder: Path
+    folder: Path | None
+    """where the engine keeps claims and outputs; None: where the store says, or beside it"""
     standby: bool
     speed: float
     slurm: dict[str, Any]
@@ -53,6 +55,8 @@ class Options(NamedTuple):
     """by which clients may call it, beside its own"""
     rate: float = RATE
     waiting: int = WAITING
+    moved: bool = False
+    """store and folder have come from another machine"""
 
 
 class JsonLines(logging.Formatter):
@@ -135,14 +139,14 @@ def serve(options: Options) -> None:
     set_up_logs(as_json=options.json_logs)
     if options.host not in LOOPBACK and options.certificate is None:
         log.warning("listening on %s without TLS: tokens and jobs can be read on the way", options.host)
-    options.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     sock = listen(options.host, options.port)
     store = open_store(options.store)
     try:
-        ready = prepare(options.source, options.engine, options.folder, speed=options.speed, slurm=options.slurm)
+        home = Home(store, options.engine, options.folder, moved=options.moved)
+        ready = prepare(options.source, options.engine, home.folder, speed=options.speed, slurm=options.slurm)
         compile_ahead(ready.setup)
         retention = Retention(journal=options.keep_days * DAY, jobs=options.keep_days * DAY)
-        service = Service(store, ready.engine, ready.setup, retention=retention, standby=options.standby)
+        service = Service(store, ready.engine, ready.setup, home=home, retention=retention, standby=options.standby)
     except BaseException:
         store.close()
         sock.close()

@@ -201,6 +201,15 @@ exit $code
                     path.unlink(missing_ok=True)
 
 
+def living_jobs(folder: Path) -> set[Attempt]:
+    """Return the attempts that began from a folder and have not said how they ended."""
+    claims, exits = folder / CLAIMS, folder / EXITS
+    began = {one.name for one in claims.iterdir() if one.read_text() != TAKEN_BACK} if claims.is_dir() else set()
+    ended = {one.name for one in exits.iterdir()} if exits.is_dir() else set()
+    found = [re.fullmatch(r"slotwise-[0-9a-f]+-(\d+)-(\d+)", name) for name in began - ended]
+    return {(int(one[1]), int(one[2])) for one in found if one is not None}
+
+
 def write_once(path: Path, text: str) -> bool:
     """Make a file that is not there; False: it is."""
     try:

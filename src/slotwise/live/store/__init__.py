@@ -19,6 +19,7 @@ from slotwise.live.store.records import (
     Server,
     StoreBrokenError,
     StoreError,
+    StoreGoneError,
     Token,
 )
 
@@ -38,6 +39,7 @@ __all__ = [
     "Server",
     "StoreBrokenError",
     "StoreError",
+    "StoreGoneError",
     "Token",
     "open_store",
 ]

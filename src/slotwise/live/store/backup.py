@@ -21,7 +21,8 @@ def save(store: Store, path: Path) -> int:
     """Write a backup, while the service runs or not; the number of rows. A file of this name is replaced when all is written."""
     rows = 0
     unfinished = path.with_name(path.name + ".part")
-    with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as raw:
+    unfinished.unlink(missing_ok=True)  # of a backup that was killed, or a link of another user to somewhere else
+    with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as raw:
         with gzip.open(raw, "wt", encoding="utf-8", compresslevel=5) as file:
             file.write(json.dumps({"format": FORMAT, "schema": NEWEST}) + "\n")
             for table, values in store.dump():
@@ -31,6 +32,11 @@ def save(store: Store, path: Path) -> int:
         raw.flush()
         os.fsync(raw.fileno())
     unfinished.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)  # the new name, too
+    finally:
+        os.close(folder)
     return rows
 
 

@@ -77,6 +77,7 @@ class PostgresStore(Writing):
         self._beating: threading.Thread | None = None
         with self._said():
             self._migrate()
+        self.name = str(self.ask("SELECT current_database()")[0][0])
 
     # -- the one writer -----------------------------------------------------------------------------------------
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
-from slotwise.live.store.records import Batch, Checkpoint, Entry, Job, LiveJob, Query, Server, Token
+from slotwise.live.store.records import Batch, Checkpoint, Entry, Identity, Job, LiveJob, Query, Server, Token
 
 
 class Store(Protocol):
@@ -16,6 +17,10 @@ class Store(Protocol):
     """
 
     url: str
+    name: str
+    """of the file or database"""
+    file: Path | None
+    """of a SQLite store"""
 
     def become_writer(self, *, wait: bool = False) -> int:
         """Take the lock and begin a new epoch; BusyError where another service writes, unless `wait`."""
@@ -34,6 +39,12 @@ class Store(Protocol):
 
     def beat(self) -> None:
         """Say that this writer is alive, where others wait to take over."""
+
+    def identity(self) -> Identity:
+        """Return which store it is. A restored or new store is another one."""
+
+    def set_home(self, host: str, folder: str) -> None:
+        """Remember where the engine keeps claims and outputs."""
 
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Keep a situation."""

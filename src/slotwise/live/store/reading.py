@@ -12,6 +12,7 @@ from slotwise.live.store.records import (
     RUNNING,
     Checkpoint,
     Entry,
+    Identity,
     Job,
     LiveJob,
     Query,
@@ -52,6 +53,9 @@ class Reading(ABC):
     @abstractmethod
     def ask(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a SELECT, on a connection of its own."""
+
+    def identity(self) -> Identity:
+        return Identity(*self.ask("SELECT identity, host, folder FROM identity")[0])
 
     def checkpoints(self) -> list[tuple[int, float, int]]:
         return [

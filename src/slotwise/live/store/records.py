@@ -23,6 +23,10 @@ class StoreBrokenError(StoreError):
     """The store is damaged, or not ours: trying again does not help."""
 
 
+class StoreGoneError(StoreBrokenError):
+    """The database was deleted or replaced while it was used: what is written to it is not kept."""
+
+
 class FencedError(StoreError):
     """Another service has become the writer of this store: this one may not write any more."""
 
@@ -113,6 +117,15 @@ class Token(NamedTuple):
     tenant: str
     digest: str
     created: float
+
+
+class Identity(NamedTuple):
+    """Which store it is, and where its engine keeps claims and outputs."""
+
+    identity: str
+    host: str
+    """JSON: see `slotwise.live.home.this_machine`; empty where no service has begun yet"""
+    folder: str
 
 
 class Checkpoint(NamedTuple):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import queue
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,13 @@ from slotwise.live.store.records import (
     Job,
     StoreBrokenError,
     StoreError,
+    StoreGoneError,
     by_columns,
 )
 from slotwise.live.store.schema import TABLES, statements
 from slotwise.live.store.writing import Writing
 
+log = logging.getLogger(__name__)
 INSERT_JOB = f"INSERT INTO job ({', '.join(Job._fields)}) VALUES ({', '.join('?' * len(Job._fields))})"
 ON_LOSS = "json_valid(body) AND json_extract(body, '$.on_loss')"
 BUSY_MILLISECONDS = 2000
@@ -36,8 +39,9 @@ class SQLiteStore(Writing):
     """See `Store`."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.url = f"sqlite:///{path}"
+        # by its true name: a link to the file must not have a lock and a folder of its own
+        self.path = self.file = path = Path(os.path.realpath(path))
+        self.url, self.name = f"sqlite:///{path}", path.name
         self.epoch = 0
         self._batches = 0
         self._lock_file: int | None = None
@@ -48,13 +52,13 @@ class SQLiteStore(Writing):
             raise InputError(
                 "no such folder", where=str(path.parent), remedy="make it, or name another file with --store"
             )
-        existed = path.exists()
         with self._said():
+            with suppress(FileExistsError):  # one that is there is not opened: closing it would end locks of SQLite
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            make_private(path)
+            self._file = os.stat(path)
             self._writer = self._connect()
-            if not existed:
-                os.chmod(path, 0o600)  # commands and environments of jobs are nobody else's business
-            with self._said():
-                self._migrate()
+            self._migrate()
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -94,6 +98,7 @@ class SQLiteStore(Writing):
         """Nobody waits to take over: the lock of a dead process is free at once."""
 
     def hold(self) -> None:
+        self._check_file()
         if self.ask("SELECT epoch FROM writer")[0][0] != self.epoch:
             raise FencedError(f"{self.path}: another service has taken over this store")
 
@@ -165,21 +170,44 @@ class SQLiteStore(Writing):
     def as_anybody(self) -> Iterator[sqlite3.Connection]:
         """All or nothing; what the file system says against it is a StoreError."""
         with self._writing, self._said():
+            self._check_file()
             self._writer.execute("BEGIN IMMEDIATE")
             try:
                 yield self._writer
                 self._writer.execute("COMMIT")
+                self._check_file()
             except BaseException:
                 if self._writer.in_transaction:
                     self._writer.execute("ROLLBACK")
                 raise
 
+    def _check_file(self) -> None:
+        """Raise StoreGoneError if the file that is open is not the one that its name says."""
+        try:
+            found = os.stat(self.path)
+        except FileNotFoundError:
+            raise StoreGoneError(f"{self.path}: the database was deleted; restore a backup") from None
+        if (found.st_dev, found.st_ino) != (self._file.st_dev, self._file.st_ino):
+            raise StoreGoneError(f"{self.path}: the database was replaced by another one; start the service again")
+
     @contextmanager
     def _said(self) -> Iterator[None]:
         try:
             yield
+        except OSError as error:
+            raise StoreError(f"{self.path}: unable to open: {error.strerror}") from error
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorcode", None)
             primary = None if code is None else code & 0xFF
             kind = StoreBrokenError if primary in BROKEN else StoreError
             raise kind(f"{self.path}: {error}") from error
+
+
+def make_private(path: Path) -> None:
+    """Let only the owner read a store: it holds commands, environments and hashes of tokens."""
+    for suffix in ("", "-wal", "-shm", ".lock"):
+        file = Path(f"{path}{suffix}")
+        with suppress(FileNotFoundError, PermissionError):  # a store of another user is that user's to protect
+            if file.stat().st_mode & 0o077:
+                log.warning("%s could be read by other users; it no longer can", file)
+                file.chmod(0o600)

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from itertools import groupby, islice
+from pathlib import Path
 from typing import Any
 
 from slotwise.errors import InputError
@@ -21,6 +22,8 @@ class Writing(Reading):
     """Changes in SQL over two kinds of transaction."""
 
     url: str
+    name: str
+    file: Path | None = None
     placeholder = "?"
 
     @abstractmethod
@@ -34,6 +37,10 @@ class Writing(Reading):
     def words(self, text: str) -> str:
         """A statement in the words of the database."""
         return text.replace("?", self.placeholder)
+
+    def set_home(self, host: str, folder: str) -> None:
+        with self.as_writer() as connection:
+            connection.execute(self.words("UPDATE identity SET host = ?, folder = ?"), (host, folder))
 
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         with self.as_writer() as connection:

@@ -1,6 +1,6 @@
 """The log: which attempts were claimed, which run, how they ended.
 
-Lines: `B boot` the machine's boot, `C job attempt` claimed, `P job attempt pid start-time` runs, `E job attempt status time` ended,
+Lines: `B boot` the machine's boot, `N epoch` the newest service, `H job` the highest job that was claimed, `C job attempt` claimed, `P job attempt pid start-time` runs, `E job attempt status time` ended,
 `S job attempt` settled: the service has written the end down, it can be forgotten.
 
 A line is written before what it says is acted on, and is synced a little later. That is enough, because there are two kinds of crash:
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import time
 from collections.abc import Iterable
 
@@ -27,6 +28,7 @@ End = tuple[int | None, float, str]
 COMPACT_BYTES = 4_000_000
 SYNC_SECONDS = 0.25
 WENT_DOWN = "the machine went down while it ran, or just before; the exit status is not known"
+DAMAGED = "the log of its supervisor is damaged; whether and how it ran is not known"
 
 
 def boot() -> str:
@@ -40,57 +42,98 @@ def end_line(key: Key, status: int | None, at: float, reason: str) -> str:
     return f"E {key[0]} {key[1]} {'?' if status is None else status} {at!r}{' ' + reason if reason else ''}\n"
 
 
+class Log:
+    """What a log says. Lines that cannot be right are left out; `damaged` tells of the first."""
+
+    def __init__(self) -> None:
+        self.boot = ""
+        self.epoch = self.highest = 0
+        self.ended: dict[Key, End] = {}
+        self.claimed: dict[Key, tuple[int, str]] = {}
+        self.damaged = ""
+
+    def add(self, line: str) -> None:
+        """Take one line in."""
+        kind, *rest = line.split(" ", 5)
+        if kind == "B":
+            self.boot = rest[0]
+            return
+        if kind == "N":
+            self.epoch = max(self.epoch, int(rest[0]))
+            return
+        if kind == "H":
+            self.highest = max(self.highest, int(rest[0]))
+            return
+        key = int(rest[0]), int(rest[1])
+        if kind == "C":
+            self.claimed[key] = 0, ""
+        elif kind == "P":
+            self.claimed[key] = int(rest[2]), rest[3]
+        elif kind == "E":
+            end = None if rest[2] == "?" else int(rest[2]), float(rest[3]), rest[4] if len(rest) > 4 else ""
+            self.claimed.pop(key, None)
+            self.ended[key] = end
+        elif kind == "S":
+            self.ended.pop(key, None)
+        else:
+            raise ValueError("an unknown kind of line")
+        self.highest = max(self.highest, key[0])
+
+
+def read_log(folder: str) -> Log | None:
+    """Read the log of a folder; None where there is none."""
+    try:
+        with open(os.path.join(folder, "log"), encoding="ascii", errors="replace") as file:
+            text = file.read()
+    except FileNotFoundError:
+        return None
+    log = Log()
+    for number, line in enumerate(
+        text[: text.rfind("\n") + 1].split("\n")[:-1], 1
+    ):  # what has no end was not acted on
+        try:
+            log.add(line)
+        except (ValueError, IndexError):
+            log.damaged = log.damaged or f"line {number} of the log: {line[:80]!r}"
+    return log
+
+
 class Claims:
     """The log of one folder. `claimed` and `ended` are what an earlier supervisor left; from then on `ended` is kept here."""
 
     def __init__(self, folder: str) -> None:
         self._folder, self._path = folder, os.path.join(folder, "log")
         self._boot = boot()
-        self.ended: dict[Key, End] = {}
+        log = read_log(folder) or Log()
+        self.damaged = log.damaged
+        self.ended = log.ended
         """not settled"""
-        self.claimed: dict[Key, tuple[int, str]] = {}
+        self.claimed = log.claimed
         """without an end: process and its start time, (0, '') where none is known"""
-        self.gap = True
-        """the machine went down since the log was written, or it has no log: unknown attempts may have run"""
+        self.epoch = log.epoch
+        """of the newest service that was here"""
+        self.highest = log.highest
+        """the highest number of a job that was ever claimed"""
+        self.gap = log.boot != self._boot or bool(log.damaged)
+        """the log may not have all attempts that ran: the machine went down, or lines are damaged or missing"""
+        if log.boot != self._boot:
+            now = time.time()
+            self.ended.update(dict.fromkeys(self.claimed, (None, now, WENT_DOWN)))
+            self.claimed = {}
         self._lines: list[str] = []
         self._file = -1
         self._size = self._base = 0
         self._unsynced_since: float | None = None
-        self._read()
+        if log.damaged:
+            shutil.copy(self._path, f"{self._path}.damaged")  # for people
         self.compact([])
-
-    def _read(self) -> None:
-        try:
-            with open(self._path, encoding="ascii") as file:
-                text = file.read()
-        except FileNotFoundError:
-            return
-        for line in text[: text.rfind("\n") + 1].splitlines():  # a line without an end was not acted on
-            kind, *rest = line.split(" ", 5)
-            if kind == "B":
-                self.gap = rest[0] != self._boot
-                continue
-            key = int(rest[0]), int(rest[1])
-            if kind == "C":
-                self.claimed[key] = 0, ""
-            elif kind == "P":
-                self.claimed[key] = int(rest[2]), rest[3]
-            elif kind == "E":
-                self.claimed.pop(key, None)
-                status = None if rest[2] == "?" else int(rest[2])
-                self.ended[key] = status, float(rest[3]), rest[4] if len(rest) > 4 else ""
-            elif kind == "S":
-                self.ended.pop(key, None)
-        if self.gap:
-            now = time.time()
-            self.ended.update(dict.fromkeys(self.claimed, (None, now, WENT_DOWN)))
-            self.claimed.clear()
 
     # -- writing ------------------------------------------------------------------------------------------------
 
     def claim(self, key: Key) -> None:
         """It is about to be started. An attempt from before the machine went down is not started any more, so the gap is over."""
         self.close_gap(())
+        self.highest = max(self.highest, key[0])
         self._lines.append(f"C {key[0]} {key[1]}\n")
 
     def runs(self, key: Key, pid: int, since: str) -> None:
@@ -111,9 +154,14 @@ class Claims:
         """These are all attempts from before that are not in the log: the service asks for them first of all."""
         if self.gap:
             for key in unknown:
-                self.end(key, None, WENT_DOWN)
+                self.end(key, None, DAMAGED if self.damaged else WENT_DOWN)
             self._lines.append(f"B {self._boot}\n")
             self.gap = False
+
+    def begin_epoch(self, epoch: int) -> None:
+        """A newer service has come: what an older one wants is not done any more, whoever is connected."""
+        self.epoch = epoch
+        self._lines.append(f"N {epoch}\n")
 
     def write(self) -> bool:
         """Append what was gathered. False where the disk is full: it stays gathered, and nothing of it may be acted on."""
@@ -150,6 +198,7 @@ class Claims:
         with open(self._path + ".new", "w", encoding="ascii") as file:
             if not self.gap:
                 file.write(f"B {self._boot}\n")
+            file.write(f"N {self.epoch}\nH {self.highest}\n")
             claimed = [(key, *process) for key, process in self.claimed.items()]
             for key, pid, since in (*claimed, *running):
                 file.write(f"C {key[0]} {key[1]}\n")

@@ -16,7 +16,8 @@ def main(folder: str) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return
-    supervisor = Supervisor(folder)
+    # by way of a descriptor: the folder may be moved while its supervisor waits for the next service
+    supervisor = Supervisor(f"/proc/self/fd/{os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)}")
     listening = listen(folder)
     if os.fork():
         os._exit(0)  # who started us need not wait any longer; the lock is the child's

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from slotwise.live.engines.supervisor.claims import Key
+from slotwise.live.engines.supervisor.claims import Key, read_log
 from slotwise.live.engines.supervisor.outputs import is_held, open_output, output_path, shorten
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
@@ -201,3 +201,11 @@ def kill_late(one: Running, now: float) -> None:
 def is_alive(folder: str, key: Key, one: Running) -> bool:
     """Whether a job that is not our child still runs: its first process, or any that holds its output."""
     return bool(one.pid and one.since == start_time(one.pid)) or is_held(output_path(folder, *key))
+
+
+def living_jobs(folder: str) -> set[Key]:
+    """Return the attempts that still run from a folder, whether its supervisor is there or not."""
+    log = read_log(folder)
+    return (
+        {key for key, process in log.claimed.items() if is_alive(folder, key, Running(*process))} if log else set()
+    )
