@@ -14,7 +14,7 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/build/bytecode
 $(shell mkdir -p $(MPLCONFIGDIR) $(TMPDIR))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-system soak lint pins bench docs dist check-wheel lock clean
+.PHONY: help run test test-compilers test-system soak lint pins bench docs dist check-wheel lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
@@ -33,6 +33,10 @@ run: $(READY) ## reproduce the paper's evaluation and open the way to its report
 test: $(READY) ## every test; then the core again with the compiler off
 	$(BIN)/slotwise warm
 	$(BIN)/python -m pytest -n 2
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n 2 -m core
+
+test-compilers: $(READY) ## the core on Numba alone and without a compiler
+	SLOTWISE_COMPILER=numba $(BIN)/python -m pytest -n 2 -m core
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n 2 -m core
 
 test-system: $(READY) ## the live scheduler with a real PostgreSQL and a real Slurm, installed and started here

@@ -131,12 +131,12 @@ def test_interrupted_while_helpers_compile(
 def test_a_piece_is_in_the_cache_when_it_has_been_compiled_and_not_before(tmp_path: Path) -> None:
     """Also where Numba is told to keep its cache elsewhere; and not when any source has changed."""
     code = f"""
-from slotwise.compiler import kernel
-from slotwise.simulation import ahead, parts
+from slotwise.compiler import sources
+from slotwise.simulation.run import ahead, parts
 print(ahead.in_cache({NOTHING!r}))
 parts.compile_piece({NOTHING!r})
 print(ahead.in_cache({NOTHING!r}))
-kernel.stamp = lambda: "other sources"
+sources.stamp = lambda module: "other sources"
 print(ahead.in_cache({NOTHING!r}))
 """
     done = subprocess.run(

@@ -10,7 +10,6 @@ that the first time is for, so it is made quickly.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from functools import cache
 from typing import Any, ClassVar
 
@@ -28,6 +27,7 @@ from numba.core.runtime import _nrt_python
 from numba.core.sigutils import normalize_signature
 from numba.core.typed_passes import AnnotateTypes, NativeLowering, NoPythonBackend
 
+from slotwise.compiler import sources
 from slotwise.compiler.lowering import call_to, look_at, lowering
 
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
@@ -312,11 +312,11 @@ class WholeCompiler(CompilerBase):  # type: ignore[misc]
 
 
 class StampedCache(FunctionCache):  # type: ignore[misc]
-    """Numba's cache on disk, but whatever changes in the package makes it void: Numba looks only at the file that a function stands in."""
+    """Numba's cache on disk, void as soon as anything has changed that a kernel was made from; Numba looks only at its own file."""
 
-    def __init__(self, function: Any, stamp: str) -> None:
+    def __init__(self, function: Any) -> None:
         super().__init__(function)
-        self._cache_file._source_stamp = stamp
+        self._cache_file._source_stamp = sources.stamp(function.__module__)
 
     def load_overload(self, signature: Any, context: Any) -> Any:
         """As Numba's, but all that the compiler knows of Python and NumPy, which takes a third of a second to import, is left to who compiles."""
@@ -340,15 +340,15 @@ def _install_runtime() -> None:
 class LateCache:
     """A cache that is looked for when it is first needed: there are hundreds of kernels, and few of them are ever called from Python."""
 
-    def __init__(self, function: Any, stamp: Callable[[], str]) -> None:
-        self._function, self._stamp = function, stamp
+    def __init__(self, function: Any) -> None:
+        self._function = function
         self._cache: StampedCache | None = None
 
     @property
     def found(self) -> StampedCache:
         """The cache."""
         if self._cache is None:
-            self._cache = StampedCache(self._function, self._stamp())
+            self._cache = StampedCache(self._function)
         return self._cache
 
     @property
@@ -369,11 +369,11 @@ class LateCache:
         self.found.flush()
 
 
-def dispatcher(function: Any, stamp: Callable[[], str]) -> Any:
+def dispatcher(function: Any) -> Any:
     """Both faces of a kernel in one: Python calls it whole, and to the compiler of others it is the part."""
     whole: Any = numba.njit(function, no_cfunc_wrapper=True, pipeline_class=WholeCompiler, **OPTIONS)
     whole._compiler._customize_flags = _Flags
-    whole._cache = LateCache(function, stamp)
+    whole._cache = LateCache(function)
     whole._compilation_chain_init_hook = lambda: (
         None
     )  # looks for extensions of Numba's; who compiles does so anyway
@@ -393,12 +393,12 @@ def dispatcher(function: Any, stamp: Callable[[], str]) -> Any:
     return whole
 
 
-def callback(function: Any, signature: Any, stamp: Callable[[], str]) -> Any:
+def callback(function: Any, signature: Any) -> Any:
     """A kernel that is called by its address; compiled here, or loaded from the cache."""
     options = {"error_model": OPTIONS["error_model"]}
     value: Any = CFunc(function, normalize_signature(signature), {}, options, pipeline_class=WholeCompiler)
     customize = value._compiler._customize_flags
     value._compiler._customize_flags = lambda flags: _Flags(customize(flags))
-    value._cache = LateCache(function, stamp)
+    value._cache = LateCache(function)
     value.compile()
     return value

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from slotwise.compiler.kernel import plain
+from slotwise.compiler.kernel import as_python
 from slotwise.packing.kernels.lattice import walk
 from slotwise.packing.space import Predicate, Space, broken
 
@@ -65,7 +65,7 @@ def _walk(space: Space, budget: int, maximal: bool, partial: bool) -> tuple[NDAr
     count = np.zeros(len(types), np.int64)
     free = np.zeros(len(space.capacity), np.int64)
     nothing = np.zeros((0, len(types)), np.int64)
-    way, few = plain(walk), min(budget, FEW // demand.size)
+    way, few = as_python(walk), min(budget, FEW // demand.size)
     found, complete = way(demand, space.capacity, maximal, few, count, free, nothing)
     if not complete and few < budget:
         way = walk

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from slotwise.compiler.kernel import plain
+from slotwise.compiler.kernel import as_python
 from slotwise.errors import InputError
 from slotwise.packing.kernels.simplex import maximise
 
@@ -121,7 +121,7 @@ def _optimum(vertices: NDArray[np.int64], p: NDArray[np.int64]) -> tuple[Matrix,
     tableau[v, J] = 0
     labels = np.arange(v + J, dtype=np.int64)
     exact, exact_labels = tableau.copy(), labels.copy()
-    denominator, pivots, enough = (plain(maximise) if tableau.size <= FEW else maximise)(tableau, labels, 1)
+    denominator, pivots, enough = (as_python(maximise) if tableau.size <= FEW else maximise)(tableau, labels, 1)
     work = (pivots + 1) * tableau.size
     final: Matrix = tableau
     if not enough:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from slotwise.compiler.kernel import kernel, plain
+from slotwise.compiler.kernel import as_python, kernel
 from slotwise.errors import InputError
 
 FEW = 20_000
@@ -34,7 +34,7 @@ def erlang_b(n: int, a: float) -> float:
     _check(n, a)
     if a == 0:
         return float(n == 0)
-    return (plain(_loss) if n <= FEW else _loss)(n, a)
+    return (as_python(_loss) if n <= FEW else _loss)(n, a)
 
 
 def erlang_c(n: int, a: float) -> float:
