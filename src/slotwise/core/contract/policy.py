@@ -176,6 +176,10 @@ class Policy:
             return (Because(Reason.HOLDS, figures),)
         return (Because(Reason.PACKS, figures | {"free": view.free(server)}),)
 
+    def keeps_back(self, view: View) -> list[tuple[int, int]]:
+        """Return (server, type) of each slot that the policy keeps free beside its configurations."""
+        return []
+
     # -- its functions --------------------------------------------------------------------------------------------
 
     def hook(self, name: str) -> Any:

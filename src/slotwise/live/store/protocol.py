@@ -107,6 +107,9 @@ class Store(Protocol):
     def drop_token(self, token: str) -> bool:
         """Take a token back; False where there is none of this name."""
 
+    def ask(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """The rows of a SELECT with `?` for values; see `slotwise.live.store.history`."""
+
     def dump(self) -> Iterator[tuple[str, list[Any]]]:
         """All rows as (table, values) of one moment, for a backup."""
 

@@ -25,6 +25,11 @@ PIECE = 500
 """values in one IN (...)"""
 
 
+def literal(text: str) -> str:
+    """A text in which LIKE ... ESCAPE '!' finds nothing but itself."""
+    return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
+
+
 def conditions_of(query: Query) -> tuple[str, list[Any]]:
     """Return the WHERE of a query, with its values."""
     conditions: list[str] = []
@@ -38,6 +43,10 @@ def conditions_of(query: Query) -> tuple[str, list[Any]]:
         if several:
             conditions.append(f"{column} IN ({', '.join('?' * len(several))})")
             values += several
+    if query.search:
+        number = int(query.search) if query.search.isdecimal() and len(query.search) < 16 else -1
+        conditions.append("(lower(name) LIKE ? ESCAPE '!' OR id = ?)")
+        values += [f"%{literal(query.search.lower())}%", number]
     if query.since is not None:
         conditions.append("submitted >= ?")
         values.append(query.since)

@@ -160,6 +160,8 @@ class Query(NamedTuple):
     order: str = "id"
     """the column to sort by: one of ORDERS; with another one than id, pages are counted by `skip`, and `after` is not used"""
     skip: int = 0
+    search: str | None = None
+    """a part of the name, in any case of letters; a number also finds the job of this number"""
 
 
 @dataclass

@@ -37,6 +37,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE spec ADD COLUMN on_loss TEXT NOT NULL DEFAULT 'fail'",
         "UPDATE spec SET on_loss = 'requeue' WHERE {on_loss} = 'requeue'",
     ),
+    # jobs that were there in a window of time: for the history of queues and the timeline, and for the trim of ended jobs
+    ("CREATE INDEX job_ended ON job (ended)",),
 )
 
 NEWEST = len(MIGRATIONS)

@@ -199,3 +199,7 @@ class Guarded(Policy):
         if kept := view.counts(floors.holders(store.state) == server + 1):
             because = (*because, Because(Reason.KEEPS_SLOTS, {"slots": kept}))
         return (*because, *reservation.describe(view, memory.RESERVATION, server))
+
+    def keeps_back(self, view: View) -> list[tuple[int, int]]:
+        holders = floors.holders(view.store.state).tolist()
+        return [(server - 1, j) for j, server in enumerate(holders) if server > 0]
