@@ -16,6 +16,7 @@ from slotwise.live.engines.simulated import SimulatedEngine, exponential
 from slotwise.live.restart import Setup
 from slotwise.live.service import Service
 from slotwise.live.store import open_store
+from slotwise.live.time_limits import TimeLimits
 from slotwise.model import Cluster, JobType, ServerClass
 
 SETUP = Setup(
@@ -29,14 +30,14 @@ SLOW = 1000.0
 class House:
     """See above."""
 
-    def __init__(self, folder: Path, name: str = "x", **limits: Any) -> None:
+    def __init__(self, folder: Path, name: str = "x", times: TimeLimits | None = None, **limits: Any) -> None:
         engine = SimulatedEngine(
             [ServerUp("s", {"cpu": 4, "memory": 1000}, server_class="a")], exponential(1, 0.001)
         )
         self.service = Service(open_store(f"sqlite:///{folder}/{name}.db"), engine, SETUP)
         self.guard = Guard(self.service.store)
         self.limits = Limits(self.service.store.waiting_of, **limits)
-        self.app = make_app(self.service, self.guard, limits=self.limits)
+        self.app = make_app(self.service, self.guard, limits=self.limits, times=times)
         self.tokens = {role: self.guard.create(role)[1] for role in ("read", "submit", "operate")}
         self.http = TestClient(self.app, base_url="http://127.0.0.1:8700", raise_server_exceptions=False)
 

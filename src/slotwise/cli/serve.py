@@ -89,6 +89,22 @@ def serve(
     waiting: Annotated[
         int, typer.Option("--max-waiting", min=1, help="waiting jobs of one tenant; operators are not limited")
     ] = 1_000_000,
+    default_time: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--default-time",
+            metavar="[TENANT=]TIME",
+            help="time limit of jobs that name none, such as 1h or physics=1d; repeatable",
+        ),
+    ] = None,
+    max_time: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--max-time",
+            metavar="[TENANT=]TIME",
+            help="longest time limit, and the default where none is given; repeatable",
+        ),
+    ] = None,
     json_logs: Annotated[bool, typer.Option("--json-logs", help="log in lines of JSON")] = False,
 ) -> None:
     """Run the scheduler: accept jobs, place them, start them, survive restarts. SIGTERM ends it; jobs go on.
@@ -103,6 +119,7 @@ def serve(
     from slotwise.cli.compiling import shown
     from slotwise.live.serving import Options
     from slotwise.live.serving import serve as run
+    from slotwise.live.time_limits import TimeLimits, by_tenant
 
     if local and engine not in (None, "local"):
         raise InputError(f"is given beside --engine {engine}", where="--local", remedy="leave one of them out")
@@ -127,6 +144,7 @@ def serve(
         rate,
         waiting,
         moved,
+        TimeLimits(by_tenant(default_time or (), "--default-time"), by_tenant(max_time or (), "--max-time")),
     )
     with nullcontext() if json_logs else shown():
         run(options)

@@ -48,6 +48,9 @@ def request(argv: Sequence[str], **asked: Any) -> dict[str, Any]:
         },
         "key": asked["key"],
         "duration": asked["duration"],
+        "time": asked["time"],
+        "warn": asked["warn"],
+        "grace": asked["grace"],
         "on_loss": asked["on_loss"],
         "labels": dict(pair(one, "--label") for one in asked["label"]),
         "tenant": asked["tenant"],
@@ -68,6 +71,14 @@ def variable(text: str) -> tuple[str, str]:
     if text not in os.environ:
         raise InputError(f"{text!r} is not set here", where="--env", remedy="write NAME=VALUE")
     return text, os.environ[text]
+
+
+def warning(text: str) -> dict[str, Any]:
+    """Read SIGNAL@TIME."""
+    signal, at, before = text.partition("@")
+    if not at or not signal:
+        raise ValueError("has no @; write it like USR1@60s")
+    return {"signal": signal, "before": seconds_of(before)}
 
 
 def pair(text: str, where: str) -> tuple[str, str]:
@@ -92,7 +103,18 @@ SUBMIT = Command(
         Option("cwd", "--cwd", "the working directory (default: this one)", "DIR"),
         Option("requires", "--requires", "a label of the server", "LABEL=VALUE|...", repeatable=True),
         Option("key", "--key", "submitting twice with the same key submits once", "KEY"),
-        Option("duration", "--duration", "expected duration: seconds, or like 2h", "TIME", seconds_of),
+        Option(
+            "time",
+            "--time",
+            "time limit, and expected duration: seconds, or like 90s, 2h, 1d12h",
+            "TIME",
+            seconds_of,
+        ),
+        Option(
+            "warn", "--warn", "a signal so long before the time limit, such as USR1@60s", "SIGNAL@TIME", warning
+        ),
+        Option("grace", "--grace", "between SIGTERM and SIGKILL (default: 10 s)", "TIME", seconds_of),
+        Option("duration", "--duration", "expected duration, if it is not the time limit", "TIME", seconds_of),
         Option(
             "on_loss",
             "--on-loss",
@@ -110,6 +132,7 @@ SUBMIT = Command(
     (
         "slotwise submit -- python train.py",
         "slotwise submit --needs cpu=2,memory=4G --wait -- make",
+        "slotwise submit --time 2h --warn USR1@5m -- ./simulate",
         "slotwise submit --array 1-1000 -- ./one.sh",
     ),
     passes_on=True,

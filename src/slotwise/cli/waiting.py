@@ -22,13 +22,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from slotwise.display.numbers import printable
+from slotwise.live.durations import TIME_LIMIT
 
 if TYPE_CHECKING:
     from slotwise.live.client import Client, Job
 
 TIMED_OUT, NO_CODE, INTERRUPTED = 124, 125, 130
 RESERVED = (TIMED_OUT, NO_CODE, INTERRUPTED)
-TIME_LIMIT = "time limit"  # how the reason of such an end begins
 
 
 def named(numbers: Sequence[int]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+TIME_LIMIT = "time limit"  # how the reason begins where a time limit has ended a job
 UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 PARTS = re.compile(r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
 
@@ -34,3 +35,12 @@ def in_words(seconds: float) -> str:
         if count:
             parts.append(f"{count} {name}")
     return " ".join(parts[:2])
+
+
+def over_time(seconds: float) -> str:
+    """Return the reason of a job that its time limit has ended.
+
+    >>> over_time(2)
+    'time limit of 2 s exceeded'
+    """
+    return f"{TIME_LIMIT} of {in_words(seconds)} exceeded"

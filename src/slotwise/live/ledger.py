@@ -296,7 +296,7 @@ class Ledger:
         if len(self._ends) > REMEMBERED:
             del self._ends[next(iter(self._ends))]
         stopped = (live.stop_asked or fact.by_user) and fact.exit_code != 0
-        state = CANCELLED if stopped else FAILED if fact.exit_code else DONE
+        state = CANCELLED if stopped else FAILED if fact.exit_code or fact.over_time else DONE
         del self.live[fact.job]
         self._refusals.pop(live.server, None)
         note: dict[str, Any] = {"state": state, "exit_code": fact.exit_code}

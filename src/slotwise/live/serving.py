@@ -27,6 +27,7 @@ from slotwise.live.retention import DAY, Retention
 from slotwise.live.service import Service
 from slotwise.live.settings import prepare
 from slotwise.live.store import open_store
+from slotwise.live.time_limits import TimeLimits
 from slotwise.scheduling import POLICIES, make_policy
 from slotwise.simulation.run import ahead
 
@@ -57,6 +58,7 @@ class Options(NamedTuple):
     waiting: int = WAITING
     moved: bool = False
     """store and folder have come from another machine"""
+    times: TimeLimits = TimeLimits()
 
 
 class JsonLines(logging.Formatter):
@@ -159,7 +161,13 @@ def serve(options: Options) -> None:
         scheme = "http" if options.certificate is None else "https"
         shown = f"[{options.host}]" if ":" in options.host else options.host
         config = uvicorn.Config(
-            make_app(service, guard, hosts, Limits(store.waiting_of, rate=options.rate, waiting=options.waiting)),
+            make_app(
+                service,
+                guard,
+                hosts,
+                Limits(store.waiting_of, rate=options.rate, waiting=options.waiting),
+                options.times,
+            ),
             log_config=None,
             access_log=False,
             server_header=False,

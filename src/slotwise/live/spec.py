@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from typing import Annotated, Any, Literal, Required
 
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, with_config
@@ -11,6 +12,7 @@ from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 MAX_ARRAY = 100_000
+LONGEST_TIME = 1e9  # seconds, 31 years
 NOT_KEPT = {"key", "array", "name", "tenant"}
 """of a submission: these stand in the job's own row"""
 LONGEST_ARGUMENT, LONGEST_COMMAND = 131_072, 1_000_000
@@ -50,6 +52,22 @@ def an_array(array: str | None) -> str | None:
     if array is not None:
         indices(array)
     return array
+
+
+def a_signal(name: str) -> str:
+    """Refuse what is no signal; the name without SIG."""
+    short = name.upper().removeprefix("SIG")
+    if f"SIG{short}" not in signal.Signals.__members__:
+        raise ValueError(f"{name!r} is no signal; use a name such as USR1")
+    return short
+
+
+@with_config(ConfigDict(extra="forbid"))
+class WarningSignal(TypedDict):
+    """A signal that warns a job."""
+
+    signal: Annotated[Short, AfterValidator(a_signal)]
+    before: Annotated[float, Field(ge=0, allow_inf_nan=False, description="seconds before the time limit")]
 
 
 @with_config(ConfigDict(extra="forbid"))
@@ -96,6 +114,20 @@ class JobSpec(TypedDict, total=False):
     duration: Annotated[
         Annotated[float, Field(ge=0, allow_inf_nan=False)] | None,
         Field(description="expected duration in seconds, where it is known"),
+    ]
+    time: Annotated[
+        Annotated[float, Field(gt=0, le=LONGEST_TIME, allow_inf_nan=False)] | None,
+        Field(
+            description="time limit in seconds: then SIGTERM, and SIGKILL after `grace`; the job fails. Without `duration` it is the expected duration, too"
+        ),
+    ]
+    warn: Annotated[
+        WarningSignal | None,
+        Field(description="a signal before the time limit, such as {signal: USR1, before: 60} (seconds)"),
+    ]
+    grace: Annotated[
+        Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)] | None,
+        Field(description="seconds between SIGTERM and SIGKILL when the job is ended; by default 10"),
     ]
     on_loss: Annotated[
         Literal["fail", "requeue"],

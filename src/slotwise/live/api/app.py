@@ -21,12 +21,17 @@ from slotwise.live.inbox import FullError
 from slotwise.live.loop import NotReadyError
 from slotwise.live.service import Service
 from slotwise.live.store.records import StoreError
+from slotwise.live.time_limits import TimeLimits
 
 CODES = (400, 401, 403, 404, 409, 413, 421, 422, 429, 503)
 
 
 def make_app(
-    service: Service, guard: Guard, hosts: Iterable[str] = LOOPBACK, limits: Limits | None = None
+    service: Service,
+    guard: Guard,
+    hosts: Iterable[str] = LOOPBACK,
+    limits: Limits | None = None,
+    times: TimeLimits | None = None,
 ) -> FastAPI:
     """The application."""
     app = FastAPI(
@@ -37,7 +42,7 @@ def make_app(
         docs_url=None,  # pages that load scripts from elsewhere; the description itself is at /openapi.json
         redoc_url=None,
     )
-    house = House(service, guard, limits or Limits(service.store.waiting_of))
+    house = House(service, guard, limits or Limits(service.store.waiting_of), times or TimeLimits())
     app.state.house = house
     service.loop.on_commit = house.news.tell
     for part in (jobs, cluster, tokens, stream):

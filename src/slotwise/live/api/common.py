@@ -16,6 +16,7 @@ from slotwise.live.api.news import News
 from slotwise.live.auth import Caller, Guard
 from slotwise.live.service import Service
 from slotwise.live.store.records import Job
+from slotwise.live.time_limits import TimeLimits
 
 T = TypeVar("T")
 LARGEST_NUMBER = 2**53
@@ -46,6 +47,7 @@ class House:
     service: Service
     guard: Guard
     limits: Limits
+    times: TimeLimits = field(default_factory=TimeLimits)
     news: News = field(default_factory=News)
 
     async def job(self, number: int, caller: Caller) -> Job:

@@ -21,6 +21,7 @@ from slotwise.live.ledger import Ledger, NewJob, how_many
 from slotwise.live.spec import JobSpec, body_of, indices, plain
 from slotwise.live.store.records import ORDERS, STATES
 from slotwise.live.store.records import Query as JobQuery
+from slotwise.live.time_limits import TimeLimits
 
 BULK = 10_000
 PAGE = 10_000
@@ -49,17 +50,22 @@ def tenant_of(caller: Caller, named: str | None) -> str:
     return caller.tenant
 
 
-def new_job(spec: JobSpec, caller: Caller) -> NewJob:
-    """What the ledger wants to know of a submission."""
+def new_job(spec: JobSpec, caller: Caller, times: TimeLimits) -> NewJob:
+    """Return what the ledger has to know of a submission. The time limit that applies is written into what is kept of it."""
+    tenant = tenant_of(caller, spec.get("tenant"))
+    limit = times.of(tenant, spec.get("time"))
+    if limit is not None:
+        spec = {**spec, "time": limit}
+    expected = [one for one in (spec.get("duration"), limit) if one is not None]
     kind, needs, array = spec.get("type"), spec.get("needs", NONE), spec.get("array")
     return NewJob(
-        tenant_of(caller, spec.get("tenant")),
+        tenant,
         kind,
         needs,
         spec.get("requires", NONE),
         spec.get("name", ""),
         spec.get("key"),
-        spec.get("duration"),
+        min(expected, default=None),
         body_of(spec),
         None if array is None else indices(array),
     )
@@ -103,7 +109,7 @@ def routes(house: House) -> APIRouter:
     service, loop, store = house.service, house.service.loop, house.service.store
 
     async def take(specs: list[JobSpec], caller: Caller) -> Response:
-        new = [new_job(spec, caller) for spec in specs]
+        new = [new_job(spec, caller, house.times) for spec in specs]
         if not await asyncio.to_thread(house.limits.room, caller, how_many(new)):
             raise Refusal(429, f"more than {house.limits.waiting:,} jobs of {caller.tenant!r} would wait", 10.0)
         ids = await done(loop.submit(new))

@@ -81,6 +81,9 @@ class JobDetail(JobView):
     requires: dict[str, list[str]]
     labels: dict[str, str]
     duration: float | None
+    time: float | None = Field(description="time limit in seconds")
+    warn: dict[str, Any] | None
+    grace: float | None
     on_loss: str
 
     @classmethod
@@ -95,6 +98,9 @@ class JobDetail(JobView):
             requires=spec.get("requires", {}),
             labels=spec.get("labels", {}),
             duration=spec.get("duration"),
+            time=spec.get("time"),
+            warn=spec.get("warn"),
+            grace=spec.get("grace"),
             on_loss=spec.get("on_loss", "fail"),
         )
 

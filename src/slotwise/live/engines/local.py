@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from slotwise.errors import SlotwiseError
+from slotwise.live.durations import TIME_LIMIT
 from slotwise.live.engines.environment import inherited
 from slotwise.live.engines.machine import Machine
 from slotwise.live.engines.protocol import (
@@ -32,6 +33,7 @@ from slotwise.live.engines.protocol import (
     Tell,
     Unknown,
 )
+from slotwise.live.engines.supervisor.deadlines import number_of
 from slotwise.live.engines.supervisor.outputs import output_path
 from slotwise.live.engines.supervisor.talking import VERSION
 
@@ -172,6 +174,12 @@ class LocalEngine:
                 message["memory"] = ceil(memory * pool.memory_unit)
         if spec.get("open_files"):
             message["files"] = spec["open_files"]
+        if spec.get("grace") is not None:
+            message["grace"] = spec["grace"]
+        if spec.get("time"):
+            message["time"] = spec["time"]
+            if spec.get("warn"):
+                message["warn"] = [number_of(spec["warn"]["signal"]), spec["warn"]["before"]]
         return message
 
     def _send(self, message: dict[str, Any]) -> None:
@@ -334,4 +342,5 @@ def _fact(job: int, attempt: int, state: str, rest: Sequence[Any]) -> Started | 
     code, at, reason, *began = rest
     if code is None:
         return Lost(job, attempt, reason)
-    return Ended(job, attempt, code, at, reason, began[0] if began else None)
+    over = reason.startswith(TIME_LIMIT)
+    return Ended(job, attempt, code, at, reason, began[0] if began else None, over_time=over)

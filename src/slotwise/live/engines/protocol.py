@@ -44,6 +44,8 @@ class Ended(NamedTuple):
     """where the engine knows it: then a short job's start need not be told before"""
     by_user: bool = False
     """its user has ended it without telling us: in Slurm itself, for instance"""
+    over_time: bool = False
+    """its time limit has ended it: it has failed, whatever its exit code is"""
 
 
 class Refused(NamedTuple):

@@ -16,6 +16,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from slotwise.live.clock import Clock
+from slotwise.live.durations import TIME_LIMIT
 from slotwise.live.engines.protocol import (
     Attempt,
     Ended,
@@ -30,6 +31,9 @@ from slotwise.live.engines.protocol import (
 
 STOPPED = -15
 """the exit code of a job that was stopped: SIGTERM, as of a process"""
+OVER_TIME = (
+    -24
+)  # the exit code of a job that its time limit ended: SIGXCPU, so that the world tells it from a stopped one
 EPOCH, COMPLETE = "epoch", "."
 """words of the world's file: a new service has come; a line was not cut off"""
 Durations = Callable[[int, int, Mapping[str, Any]], float]
@@ -129,8 +133,12 @@ class SimulatedEngine:
                 if key in self._ended:
                     begun.append(self._ended[key])
                 elif key not in self._running:
-                    ends = now + self._durations(start.job, start.attempt, start.spec) / self._speed
+                    lasts = self._durations(start.job, start.attempt, start.spec)
                     code = int(start.spec.get("exit_code", 0))
+                    most = start.spec.get("time")
+                    if most is not None and most < lasts:
+                        lasts, code = most, OVER_TIME
+                    ends = now + lasts / self._speed
                     lines.append(Deed(*key, start.server, now, ends, code).line(self._epoch))
                     self._add(key, now, ends, code)
                     begun.append(Started(*key, now))
@@ -199,7 +207,9 @@ class SimulatedEngine:
                     if one is None or one[1] != at:
                         continue  # it was stopped: another end counts
                     del self._running[job, attempt]
-                    self._ended[job, attempt] = fact = Ended(job, attempt, one[2], at)
+                    over = one[2] == OVER_TIME
+                    reason = f"{TIME_LIMIT} exceeded" if over else ""
+                    self._ended[job, attempt] = fact = Ended(job, attempt, one[2], at, reason, over_time=over)
                     ended.append(fact)
                 if not ended:
                     self._lock.wait(self._ends[0][0] - now if self._ends else None)

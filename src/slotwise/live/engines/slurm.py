@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from slotwise.errors import InputError
+from slotwise.live.durations import TIME_LIMIT
 from slotwise.live.engines import slurm_commands as slurm
 from slotwise.live.engines.protocol import (
     Attempt,
@@ -221,6 +222,8 @@ class SlurmEngine:
         if self._placed[key].unsure and run("squeue", "-h", "-t", "all", "-n", name, "-o", "%i").split():
             return None
         where = ["-p", self.partition] if self.partition else []
+        if start.spec.get("time"):  # Slurm counts in minutes
+            where += ["-t", str(ceil(start.spec["time"] / 60))]
         try:
             run(
                 "sbatch", "--parsable", "--no-requeue", "-J", name, "-w", start.server, *where,
@@ -373,6 +376,8 @@ class SlurmEngine:
         if not claimed:
             return self._refuse(key, f"Slurm did not execute it (it knows {state})")
         if row is not None and row.state in ("CANCELLED", "TIMEOUT", "DEADLINE", "PREEMPTED"):
+            if row.state == "TIMEOUT":
+                return Ended(*key, STOPPED, time.time(), f"{TIME_LIMIT} exceeded", over_time=True)
             if one.stop or not self._controller_is_new(waited):
                 return Ended(*key, STOPPED, time.time(), f"Slurm: {state}", by_user=row.state == "CANCELLED")
             if waited < DOUBT_SECONDS:

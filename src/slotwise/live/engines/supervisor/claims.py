@@ -1,7 +1,7 @@
 """The log: which attempts were claimed, which run, how they ended.
 
 Lines: `B boot` the machine's boot, `N epoch` the newest service, `H job` the highest job that was claimed, `C job attempt` claimed, `P job attempt pid start-time` runs, `E job attempt status time` ended,
-`S job attempt` settled: the service has written the end down, it can be forgotten.
+`S job attempt` settled: the service has written the end down, it can be forgotten, `T job attempt limit` its time limit (see `deadlines`).
 
 A line is written before what it says is acted on, and is synced a little later. That is enough, because there are two kinds of crash:
 
@@ -50,6 +50,7 @@ class Log:
         self.epoch = self.highest = 0
         self.ended: dict[Key, End] = {}
         self.claimed: dict[Key, tuple[int, str]] = {}
+        self.limits: dict[Key, str] = {}
         self.damaged = ""
 
     def add(self, line: str) -> None:
@@ -72,9 +73,12 @@ class Log:
         elif kind == "E":
             end = None if rest[2] == "?" else int(rest[2]), float(rest[3]), rest[4] if len(rest) > 4 else ""
             self.claimed.pop(key, None)
+            self.limits.pop(key, None)
             self.ended[key] = end
         elif kind == "S":
             self.ended.pop(key, None)
+        elif kind == "T":
+            self.limits[key] = line.split(" ", 3)[3]
         else:
             raise ValueError("an unknown kind of line")
         self.highest = max(self.highest, key[0])
@@ -110,6 +114,8 @@ class Claims:
         """not settled"""
         self.claimed = log.claimed
         """without an end: process and its start time, (0, '') where none is known"""
+        self.limits = log.limits
+        """time limits of attempts without an end"""
         self.epoch = log.epoch
         """of the newest service that was here"""
         self.highest = log.highest
@@ -119,7 +125,7 @@ class Claims:
         if log.boot != self._boot:
             now = time.time()
             self.ended.update(dict.fromkeys(self.claimed, (None, now, WENT_DOWN)))
-            self.claimed = {}
+            self.claimed, self.limits = {}, {}
         self._lines: list[str] = []
         self._file = -1
         self._size = self._base = 0
@@ -140,8 +146,14 @@ class Claims:
         """It has a process."""
         self._lines.append(f"P {key[0]} {key[1]} {pid} {since or '-'}\n")
 
+    def limit(self, key: Key, text: str) -> None:
+        """It has a time limit."""
+        self.limits[key] = text
+        self._lines.append(f"T {key[0]} {key[1]} {text}\n")
+
     def end(self, key: Key, status: int | None, reason: str) -> None:
         """It has ended."""
+        self.limits.pop(key, None)
         self.ended[key] = end = status, time.time(), reason
         self._lines.append(end_line(key, *end))
 
@@ -204,6 +216,8 @@ class Claims:
                 file.write(f"C {key[0]} {key[1]}\n")
                 if pid:
                     file.write(f"P {key[0]} {key[1]} {pid} {since or '-'}\n")
+            for key, text in self.limits.items():
+                file.write(f"T {key[0]} {key[1]} {text}\n")
             for key, end in self.ended.items():
                 file.write(end_line(key, *end))
             file.flush()

@@ -31,12 +31,16 @@ def start_time(pid: int) -> str:
 class Running:
     """A job that runs."""
 
-    __slots__ = ("cpus", "gpus", "kill_at", "limit", "pid", "since", "started")
+    __slots__ = ("cpus", "gpus", "grace", "kill_at", "limit", "pid", "reason", "since", "started")
 
     def __init__(self, pid: int = 0, since: str = "") -> None:
         self.pid, self.since = pid, since
         self.started = self.kill_at = 0.0
         self.limit = 0
+        self.grace: float | None = None
+        """seconds between SIGTERM and SIGKILL, if the job says"""
+        self.reason = ""
+        """why it was ended, if not by a user"""
         self.cpus: list[int] = []
         self.gpus: list[int] = []
 
@@ -45,7 +49,10 @@ class CannotExecuteError(Exception):
     """A command that cannot be executed, with the status that a shell would give."""
 
     def __init__(self, error: Exception) -> None:
-        super().__init__(f"cannot be executed: {error}".replace("\n", " "))
+        said = (
+            f"{error.strerror}: {error.filename}" if isinstance(error, OSError) and error.strerror else str(error)
+        )
+        super().__init__(f"cannot be executed: {said}".replace("\n", " "))
         missing = isinstance(error, OSError) and error.errno == errno.ENOENT
         self.status = NOT_FOUND if missing else NOT_EXECUTABLE
 
@@ -68,7 +75,7 @@ class Processes:
         """Execute a job that was claimed."""
         key = wanted["job"], wanted["attempt"]
         one = Running()
-        one.limit = wanted["output"]
+        one.limit, one.grace = wanted["output"], wanted.get("grace")
         one.cpus, one.gpus = self._choose("cpu", wanted), self._choose("gpu", wanted)
         environment = self._environment | wanted["env"]
         if one.gpus:
@@ -112,7 +119,10 @@ class Processes:
             )
             if value
         ]
-        os.chdir(wanted["cwd"])
+        try:
+            os.chdir(wanted["cwd"])
+        except OSError as error:
+            raise OSError(error.errno, f"no such working directory ({error.strerror})", wanted["cwd"]) from None
         tied = cpus and set(cpus) != self._cpus
         try:
             if tied:

@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 from slotwise.live.engines.supervisor.claims import Claims, Key
+from slotwise.live.engines.supervisor.deadlines import Deadlines, Limit
 from slotwise.live.engines.supervisor.outputs import drop_if_empty, output_path
 from slotwise.live.engines.supervisor.processes import (
     CannotExecuteError,
@@ -40,6 +41,9 @@ class Supervisor:
         self._adopted = {key: Running(pid, since) for key, (pid, since) in self._claims.claimed.items()}
         """jobs of a supervisor that was killed: they run, but are not our children"""
         self._claims.claimed.clear()
+        self._deadlines = Deadlines()
+        for key, text in self._claims.limits.items():
+            self._deadlines.add(key, Limit.read(text), time.monotonic())
         self._to_start: dict[Key, dict[str, Any]] = {}
         """claimed, not yet executed"""
         self._begun: dict[Key, float] = {}
@@ -65,6 +69,7 @@ class Supervisor:
             busy = bool(self._processes.running or self._adopted or self._to_start)
             done = self._claims.sync(time.monotonic())
             wait = SHORT_SECONDS if self._begun else LOOK_SECONDS if busy or not done else 5.0
+            wait = self._deadlines.wait(time.monotonic(), wait)
             for descriptor, _ in epoll.poll(wait):
                 if descriptor == wake_read:
                     os.read(wake_read, 65536)
@@ -73,6 +78,7 @@ class Supervisor:
             messages = talk.receive()
             self._reap()
             now = time.monotonic()
+            self._deadlines.enforce(self._processes.running, self._adopted, now)
             if now - looked >= LOOK_SECONDS:
                 looked = now
                 self._look(now)
@@ -90,7 +96,7 @@ class Supervisor:
     def _reap(self) -> None:
         for key, one, status in self._processes.reap():
             self._began[key] = one.started
-            self._end(key, status, "")
+            self._end(key, status, one.reason)
 
     def _look(self, now: float) -> None:
         """Grace periods, sizes of outputs, and jobs that are not our children and have gone."""
@@ -100,7 +106,10 @@ class Supervisor:
         for key, one in list(self._adopted.items()):
             if not is_alive(self._folder, key, one):
                 del self._adopted[key]
-                self._end(key, None, UNSEEN)
+                if one.reason:  # we ended it ourselves
+                    self._end(key, -signal.SIGTERM, one.reason)
+                else:
+                    self._end(key, None, UNSEEN)
 
     def _end(self, key: Key, status: int | None, reason: str) -> None:
         self._claims.end(key, status, reason)
@@ -125,7 +134,7 @@ class Supervisor:
                 job, attempt, grace = message["stop"]
                 one = self._processes.running.get((job, attempt)) or self._adopted.get((job, attempt))
                 if one is not None:
-                    ask_to_end(one, grace)
+                    ask_to_end(one, grace if one.grace is None else one.grace)
             for job, attempt in message.get("settled", ()):
                 self._claims.settle((job, attempt))
                 self._began.pop((job, attempt), None)
@@ -163,6 +172,10 @@ class Supervisor:
                 self._end(key, error.status, str(error))
             else:
                 self._claims.runs(key, one.pid, one.since)
+                limit = Limit.of(wanted, time.monotonic())
+                if limit is not None:
+                    self._claims.limit(key, limit.line())
+                    self._deadlines.add(key, limit, now)
                 self._begun[key] = now
         self._to_start.clear()
 
