@@ -50,6 +50,7 @@ COMMANDS = {
     "reproduce": Command("slotwise.cli.reproduce", "reproduce", "Reproduce the paper's evaluation; a report page."),
     "serve": Command("slotwise.cli.serve", "serve", "Run the scheduler: accept jobs, place them, start them."),
     "submit": Command("slotwise.cli.submitting", "SUBMIT", "Submit a command, or an array of them.", light=True),
+    "status": Command("slotwise.cli.status", "STATUS", "Show the service on one screen.", light=True),
     "jobs": Command("slotwise.cli.listing", "JOBS", "List jobs.", light=True),
     "job": Command("slotwise.cli.listing", "JOB", "Show one job.", light=True),
     "logs": Command("slotwise.cli.logs", "LOGS", "Print what a job wrote.", light=True),

@@ -332,6 +332,8 @@ class Client:
                     rhythm.answered()
                     if line.startswith("id: "):
                         after = int(line[4:])
+                    elif line.startswith(": from ") and after is None:
+                        after = int(line[7:])
                     elif line.startswith("data: "):
                         yield {"seq": after, **json.loads(line[6:])}
                 if not follow:

@@ -176,7 +176,7 @@ class Ledger:
         if number in self.live:
             raise InputError(f"job {number} runs", remedy="a running job is not cancelled but stopped")
         if number not in self.core:
-            raise InputError(f"job {number} has ended")
+            raise InputError(has_ended(number))
         self._apply(Cancel(number, now))
         self.batch.change(number, state=CANCELLED, ended=now)
 
@@ -192,7 +192,7 @@ class Ledger:
         live = self.live.get(number)
         if live is None:
             if number not in self.core:
-                raise InputError(f"job {number} has ended")
+                raise InputError(has_ended(number))
             raise InputError(f"job {number} does not run", remedy="a waiting job is not stopped but cancelled")
         if not live.stop_asked:
             live.stop_asked = True
@@ -489,6 +489,11 @@ class Ledger:
     def _put(self, server: Server) -> None:
         self.servers[server.name] = server
         self.batch.put_server(server)
+
+
+def has_ended(number: int) -> str:
+    """Return what is said of a job that cannot be ended any more."""
+    return f"job {number} has ended"
 
 
 def as_rows(parts: Sequence[JobType | ServerClass]) -> list[dict[str, Any]]:

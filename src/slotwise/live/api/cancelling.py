@@ -12,7 +12,7 @@ from slotwise.errors import InputError
 from slotwise.live.api.common import LARGEST_NUMBER, House, Refusal, done
 from slotwise.live.api.models import Model
 from slotwise.live.auth import EVERYONE, Caller
-from slotwise.live.ledger import Ledger
+from slotwise.live.ledger import Ledger, has_ended
 from slotwise.live.spec import Short
 from slotwise.live.store.records import PLACED, RUNNING, WAITING, Job
 from slotwise.live.store.records import Query as JobQuery
@@ -83,10 +83,10 @@ async def cancel_jobs(house: House, what: Cancelling, caller: Caller) -> Cancell
         for at in range(0, len(chosen), ENDED_AT_ONCE):
             piece = chosen[at : at + ENDED_AT_ONCE]
             errors |= await done(loop.ask(partial(end_all, piece), len(piece)))
-    return Cancelled(
-        cancelled=[number for number in chosen if number not in errors],
-        errors={str(number): said for number, said in errors.items()},
-    )
+    cancelled = [number for number in chosen if number not in errors]
+    if not what.ids:  # jobs that meet a condition and have just ended are no error
+        errors = {number: said for number, said in errors.items() if said != has_ended(number)}
+    return Cancelled(cancelled=cancelled, errors={str(number): said for number, said in errors.items()})
 
 
 def end_all(numbers: list[int], ledger: Ledger, now: float) -> dict[int, str]:

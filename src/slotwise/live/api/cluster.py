@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from slotwise.errors import InputError
 from slotwise.live.api.common import House, Operator, Reader, Refusal, done
-from slotwise.live.api.models import Change, ClusterView, Drain, Explained, NewServer, ServerView
+from slotwise.live.api.models import Change, ClusterView, Drain, Explained, NewServer, ServerView, shown_status
 from slotwise.live.engines.protocol import ServerUp
 from slotwise.live.ledger import Ledger
 from slotwise.live.restart import Setup
@@ -68,7 +68,7 @@ def routes(house: House) -> APIRouter:
         found = loop.ledger.servers.get(name)
         if found is None:
             raise Refusal(404, f"there is no server {name!r}")
-        return ServerView.of(found)
+        return shown_status(found, store.jobs_by_server().get(name, 0))
 
     async def act_on(name: str, act: Callable[[Ledger, float], None]) -> None:
         shown(name)
@@ -80,7 +80,8 @@ def routes(house: House) -> APIRouter:
     @router.get("/servers")
     async def servers(caller: Reader) -> list[ServerView]:
         """All servers."""
-        return [ServerView.of(server) for server in await asyncio.to_thread(store.servers)]
+        found, busy = await asyncio.to_thread(lambda: (store.servers(), store.jobs_by_server()))
+        return [shown_status(server, busy.get(server.name, 0)) for server in found]
 
     @router.post("/servers", status_code=201)
     async def add_server(new: NewServer, caller: Operator) -> ServerView:

@@ -117,13 +117,17 @@ class ServerView(Model):
 
     name: str
     server_class: str
-    status: str = Field(description="up, draining or lost")
+    status: str = Field(description="up, draining, drained (it takes no jobs and holds none) or lost")
     reason: str | None
+    jobs: int = Field(description="that are placed or run on it")
 
-    @classmethod
-    def of(cls, server: Server) -> ServerView:
-        """From the read model."""
-        return cls(**server._asdict())
+
+def shown_status(server: Server, jobs: int) -> ServerView:
+    """Return a server with the number of its jobs. A draining server without jobs is drained."""
+    status = "drained" if server.status == "draining" and not jobs else server.status
+    return ServerView(
+        name=server.name, server_class=server.server_class, status=status, reason=server.reason, jobs=jobs
+    )
 
 
 class NewServer(Model):

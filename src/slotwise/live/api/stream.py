@@ -50,7 +50,7 @@ def routes(house: House) -> APIRouter:
         return found
 
     async def rows_from(seq: int, caller: Caller, follow: bool) -> AsyncIterator[str]:
-        yield f"id: {seq}\n\n"  # a client whose connection ends before the first row comes back with this number
+        yield f": from {seq}\n\n"  # a client whose connection ends before the first row comes back with this number
         while True:
             entries = await asyncio.to_thread(store.entries, seq, limit=ROWS)
             parsed = [(entry, json.loads(entry.event)) for entry in entries]

@@ -86,6 +86,15 @@ class Store(Protocol):
     def counts_of(self, query: Query) -> dict[str, int]:
         """How many of these jobs there are in each state; limit and order do not matter."""
 
+    def jobs_by_server(self) -> dict[str, int]:
+        """How many jobs are placed or run on each server that has any."""
+
+    def jobs_by_tenant(self) -> list[tuple[str, int, int]]:
+        """Tenants with jobs that have not ended: name, waiting, placed or running."""
+
+    def oldest_waiting(self, tenant: str | None = None) -> dict[str, tuple[int, float]]:
+        """By type: how many jobs wait, and when the oldest was submitted; of one tenant, or of all."""
+
     def waiting_of(self, tenant: str) -> int:
         """How many jobs of a tenant wait."""
 

@@ -131,6 +131,24 @@ class Reading(ABC):
     def counts(self) -> dict[str, int]:
         return {row[0]: row[1] for row in self.ask("SELECT state, count(*) FROM job GROUP BY state")}
 
+    def jobs_by_server(self) -> dict[str, int]:
+        rows = self.ask("SELECT server, count(*) FROM job WHERE state IN ('placed', 'running') GROUP BY server")
+        return {row[0]: int(row[1]) for row in rows}
+
+    def jobs_by_tenant(self) -> list[tuple[str, int, int]]:
+        rows = self.ask(
+            "SELECT tenant, sum(CASE WHEN state = 'waiting' THEN 1 ELSE 0 END), count(*) FROM job"
+            " WHERE state IN ('waiting', 'placed', 'running') GROUP BY tenant ORDER BY tenant"
+        )
+        return [(row[0], int(row[1]), int(row[2]) - int(row[1])) for row in rows]
+
+    def oldest_waiting(self, tenant: str | None = None) -> dict[str, tuple[int, float]]:
+        which, values = ("AND tenant = ?", (tenant,)) if tenant is not None else ("", ())
+        rows = self.ask(
+            f"SELECT type, count(*), min(submitted) FROM job WHERE state = 'waiting' {which} GROUP BY type", values
+        )
+        return {row[0]: (int(row[1]), float(row[2])) for row in rows}
+
     def waiting_of(self, tenant: str) -> int:
         return int(self.ask("SELECT count(*) FROM job WHERE tenant = ? AND state = 'waiting'", (tenant,))[0][0])
 
