@@ -126,7 +126,7 @@ def test_counts_since_and_order(house: House, busy: list[int]) -> None:
 
 
 def test_status(house: House, busy: list[int]) -> None:
-    house.submit(duration=SLOW, tenant="physics")
+    house.submit("operate", duration=SLOW, tenant="physics")
     found = house.call("GET", "/v1/status").json()
     assert [(one["name"], one["status"], one["jobs"]) for one in found["servers"]] == [("s", "up", 4)]
     assert (found["jobs"]["waiting"], found["jobs"]["running"] + found["jobs"]["placed"]) == (1, 4)
