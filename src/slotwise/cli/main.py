@@ -49,6 +49,11 @@ COMMANDS = {
     "trace": Command("slotwise.cli.trace", "app", "Import traces, describe them, cut, join and generate them."),
     "reproduce": Command("slotwise.cli.reproduce", "reproduce", "Reproduce the paper's evaluation; a report page."),
     "serve": Command("slotwise.cli.serve", "serve", "Run the scheduler: accept jobs, place them, start them."),
+    "apply": Command(
+        "slotwise.cli.apply", "APPLY", "Make the running cluster what a cluster file says.", light=True
+    ),
+    "plan-apply": Command("slotwise.cli.apply", "PLAN_APPLY", "Show what `apply` would change.", light=True),
+    "show": Command("slotwise.cli.apply", "SHOW", "Print the cluster that runs, as a cluster file.", light=True),
     "submit": Command("slotwise.cli.submitting", "SUBMIT", "Submit a command, or an array of them.", light=True),
     "status": Command("slotwise.cli.status", "STATUS", "Show the service on one screen.", light=True),
     "jobs": Command("slotwise.cli.listing", "JOBS", "List jobs.", light=True),

@@ -105,6 +105,12 @@ def serve(
             help="longest time limit, and the default where none is given; repeatable",
         ),
     ] = None,
+    apply: Annotated[
+        bool,
+        typer.Option(
+            "--apply", help="take over what differs in the cluster file since the last start; see `slotwise apply`"
+        ),
+    ] = False,
     json_logs: Annotated[bool, typer.Option("--json-logs", help="log in lines of JSON")] = False,
 ) -> None:
     """Run the scheduler: accept jobs, place them, start them, survive restarts. SIGTERM ends it; jobs go on.
@@ -145,6 +151,7 @@ def serve(
         waiting,
         moved,
         TimeLimits(by_tenant(default_time or (), "--default-time"), by_tenant(max_time or (), "--max-time")),
+        apply,
     )
     with nullcontext() if json_logs else shown():
         run(options)

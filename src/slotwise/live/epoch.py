@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
+from slotwise.live.changes.reshape import reshape
 from slotwise.live.replay import WRONG, Difference, core_of, damaged, rows, step
 from slotwise.live.store.protocol import Store
 from slotwise.live.store.records import Checkpoint, Entry
@@ -79,13 +80,7 @@ class Books:
         elif kind == "requeue":
             self._put_back([row["job"]])
         elif kind == "change":
-            for name in ("types", "classes"):
-                self._values[name] = row.get(name, self._values[name])
-            self._types = [one["name"] for one in self._values["types"]]
-            if "policy" in row:
-                self._values["policy"]["name"] = row["policy"]
-            if "policy" in row or "options" in row:
-                self._values["policy"]["options"] = row.get("options", {})
+            self._change(row)
         elif kind in ("join", "resume", "drain", "remove", "fail"):
             self._server(kind, row)
         for job, server, attempt in json.loads(entry.placements):
@@ -112,6 +107,14 @@ class Books:
         if "duration" in row:
             new["duration"] = row["duration"]
         self._waiting.append(new)
+
+    def _change(self, row: dict[str, Any]) -> None:
+        for event in row.get("before", ()):
+            self._server(event["event"], event)
+        changed = json.loads(reshape(self.situation(), row).to_json())
+        self.__init__(changed)  # type: ignore[misc]
+        for event in row.get("after", ()):
+            self._server(event["event"], event)
 
     def _put_back(self, jobs: Sequence[Any]) -> None:
         back = [self._running.pop(job) for job in jobs]

@@ -14,9 +14,12 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from slotwise.errors import InputError
+from slotwise.live.changes.plan import Plan, Running, has_settled, make_plan, rows_of
+from slotwise.live.changes.reshape import changed
+from slotwise.live.changes.target import Outgoing
 from slotwise.live.demands import checked, exact
 from slotwise.live.engines.protocol import Ended, Lost, Refused, ServerDrained, ServerLost, ServerUp, Started
-from slotwise.live.replay import as_json, changed, encode
+from slotwise.live.replay import as_json, encode
 from slotwise.live.store.records import (
     CANCELLED,
     DONE,
@@ -98,9 +101,11 @@ class Effects:
     starts: list[Placement] = field(default_factory=list)
     stops: list[tuple[int, int]] = field(default_factory=list)
     settled: list[tuple[int, int]] = field(default_factory=list)
+    reconfigured: bool = False
+    """servers or classes have changed: an engine whose servers come from a cluster file is told"""
 
     def __bool__(self) -> bool:
-        return bool(self.starts or self.stops or self.settled)
+        return bool(self.starts or self.stops or self.settled or self.reconfigured)
 
 
 class Ledger:
@@ -117,6 +122,7 @@ class Ledger:
         self.lies: Counter[str] = Counter()
         """what engines said that cannot be, by kind"""
         self.types = TypeBook()
+        self.outgoing = Outgoing()
         self.fault: str | None = None
         """the last thing that the policy did wrong"""
         self._refusals: Counter[str] = Counter()
@@ -216,6 +222,11 @@ class Ledger:
         server = self._server(name)
         if server.status == AWAY:
             raise InputError(f"server {name!r} is lost", remedy="it joins again when its engine finds it")
+        if name in self.outgoing.servers:
+            raise InputError(
+                f"server {name!r} drains because of the cluster file",
+                remedy="apply a file in which it stays as it is",
+            )
         if server.status == DRAINING:
             self._apply(Resume(name, now))
             self._put(server._replace(status=UP, reason=None))
@@ -240,9 +251,9 @@ class Ledger:
         """Other types, server classes or another policy, while jobs run."""
         row: dict[str, Any] = {}
         if types is not None:
-            row["types"] = as_rows(types)
+            row["types"] = rows_of(types)
         if classes is not None:
-            row["classes"] = as_rows(classes)
+            row["classes"] = rows_of(classes)
         if policy is not None:
             row["policy"] = policy
         if options is not None:
@@ -253,17 +264,63 @@ class Ledger:
 
     def retire_types(self, now: float) -> None:
         """Types that were made for a demand and that nobody has used for long go."""
+        if self.outgoing.types:
+            running = self.what_runs()
+            self.apply(make_plan(running, running.target(), now, strict=False), now)
         left = self.types.without_unused(self.core.types, self._types_in_use, now)
         if left is not None:
             log.info("%d types were not used for long and go", len(self.core.types) - len(left))
-            self._change(now, {"types": as_rows(left)})
+            self._change(now, {"types": rows_of(left)})
 
     def _change(self, now: float, what: dict[str, Any], made: Mapping[str, float] | None = None) -> None:
         row = {"event": "change", "now": now, **what}
-        self.core = changed(self.core, row)
+        self.core, outcome = changed(self.core, row)
         if "policy" in what:
             self.fault = None  # it was the other one's
-        self._write(encode({**row, "made": self.types.made if made is None else made}), self.core.opening, now)
+        self._write(encode({**row, "made": self.types.made if made is None else made}), outcome, now)
+
+    def what_runs(self) -> Running:
+        """Return what a plan is compared with."""
+        return Running(self.core.situation(), dict(self.servers), dict(self.types.made), self.outgoing)
+
+    def apply(self, plan: Plan, now: float) -> None:
+        """Carry out a plan that was made of what runs now: one journal row."""
+        row = plan.row
+        if row is None:
+            return
+        trial = Scheduler.from_situation(self.core.situation()) if {"before", "after"} & row.keys() else self.core
+        self.core, outcome = changed(trial, row)
+        if "policy" in row:
+            self.fault = None
+        for job, name in plan.types.items():
+            self.batch.change(job, type=name)
+        for name, server in plan.servers.items():
+            if server is None:
+                del self.servers[name]
+                self.batch.drop_server(name)
+            else:
+                self._put(server)
+        self.types.made, self.outgoing = dict(plan.made), plan.outgoing
+        self.effects.reconfigured = True
+        plan.jobs["start"] = len(outcome.placements)
+        self._write(encode(row), outcome, now)
+
+    def servers_up(self) -> list[ServerUp]:
+        """Return the servers as an engine tells them, each with the class that it has or takes when it is empty."""
+        resources = self.core.cluster.resources
+        classes = {one.name: one for one in self.core.cluster.servers}
+        found = []
+        for name, server in self.servers.items():
+            one = classes[self.outgoing.servers.get(name) or server.server_class]
+            capacity = dict(zip(resources, map(float, one.capacity), strict=True))
+            found.append(ServerUp(name, capacity, dict(one.labels), one.name))
+        return found
+
+    def settle(self, now: float) -> None:
+        """Let servers that drained because of a cluster file leave, or take their new class, once they are empty."""
+        if self.outgoing.servers and has_settled(self.outgoing, {one.server for one in self.live.values()}):
+            running = self.what_runs()
+            self.apply(make_plan(running, running.target(), now, strict=False), now)
 
     def begin_epoch(self, why: dict[str, Any], opening: Sequence[Placement], now: float) -> None:
         """The core was made anew from recorded facts, and this is what it starts at once."""
@@ -436,7 +493,7 @@ class Ledger:
                 self.core.types, lambda: self._types_in_use() | set(names.values()), now,
             )  # fmt: skip
             if assigned.changed:
-                self._change(now, {"types": as_rows(assigned.types)}, made=assigned.made)
+                self._change(now, {"types": rows_of(assigned.types)}, made=assigned.made)
             self.types.keep(assigned)
             known = {one.name: one for one in self.core.types}
             for (wish, job), name in zip(free.items(), assigned.names, strict=True):
@@ -445,12 +502,12 @@ class Ledger:
 
     def _named_type(self, job: NewJob, now: float) -> str:
         """The type that a job names."""
-        known = {one.name for one in self.core.types}
+        known = [one.name for one in self.core.types if one.name not in self.outgoing.types]
         if job.type not in known:
             raise InputError(
                 f"no type is called {job.type!r}",
                 where="type",
-                remedy=f"use one of: {', '.join(one.name for one in self.core.types)}; or give needs",
+                remedy=f"use one of: {', '.join(known)}; or give needs",
             )
         if job.requires:
             raise InputError("are given beside a type", where="requires", remedy="give needs instead of a type")
@@ -477,7 +534,7 @@ class Ledger:
         new = ServerClass.model_validate(
             {"name": name, "count": 0, "capacity": [str(x) for x in capacity], "labels": dict(fact.labels)}
         )
-        self._change(now, {"classes": as_rows([*self.core.cluster.servers, new])})
+        self._change(now, {"classes": rows_of([*self.core.cluster.servers, new])})
         return name
 
     def _server(self, name: str) -> Server:
@@ -494,11 +551,6 @@ class Ledger:
 def has_ended(number: int) -> str:
     """Return what is said of a job that cannot be ended any more."""
     return f"job {number} has ended"
-
-
-def as_rows(parts: Sequence[JobType | ServerClass]) -> list[dict[str, Any]]:
-    """Types or classes as the journal keeps them."""
-    return [one.model_dump(mode="json", exclude_defaults=True) for one in parts]
 
 
 def how_many(jobs: Sequence[NewJob]) -> int:

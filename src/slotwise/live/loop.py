@@ -15,6 +15,7 @@ from slotwise.live import metrics
 from slotwise.live.clock import Clock
 from slotwise.live.engines.protocol import (
     Arrived,
+    Configurable,
     Ended,
     Engine,
     Fact,
@@ -204,6 +205,7 @@ class Loop:
                     answers.append((item.future, error))
             else:
                 self._hear(item, now)
+        ledger.settle(now)
         batch, effects = ledger.take()
         applied = time.perf_counter()
         if not batch:
@@ -314,6 +316,8 @@ class Loop:
         """Tell the engine what is durable, unless another service has taken over since: that one tells it."""
         starts = self.starts(effects) if effects.starts else []
         self._insist(self.store.hold)
+        if effects.reconfigured and isinstance(self.engine, Configurable):
+            self.engine.set_servers(self.ledger.servers_up())
         if effects.settled:
             self.engine.settled(effects.settled)
         if starts:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from slotwise.errors import InputError, SlotwiseError
+from slotwise.live.changes.reshape import changed
 from slotwise.live.store.protocol import Store
 from slotwise.live.store.records import Checkpoint, Entry
-from slotwise.model import JobType, ServerClass
 from slotwise.scheduling import Scheduler
 from slotwise.scheduling.compact import unpacked
 from slotwise.scheduling.events import KINDS, Event, Outcome, as_dict, from_dict
@@ -52,22 +52,6 @@ def encode(row: Event | dict[str, Any]) -> str:
     return as_json(row if isinstance(row, dict) else as_dict(row))
 
 
-def changed(core: Scheduler, row: dict[str, Any]) -> Scheduler:
-    """The core that goes on with what a `change` row says; its `opening` is what is decided at once."""
-    situation = core.situation()
-    options = row.get("options") or {}
-    policy = row.get("policy")
-    if policy is None and options:
-        policy = situation.policy.name
-    return Scheduler.from_situation(
-        situation,
-        types=[JobType.model_validate(one) for one in row["types"]] if "types" in row else None,
-        classes=[ServerClass.model_validate(one) for one in row["classes"]] if "classes" in row else None,
-        policy=policy,
-        **options,
-    )
-
-
 def damaged(seq: int, error: Exception | str) -> InputError:
     """What is said of a row that cannot be right."""
     shown = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
@@ -84,8 +68,7 @@ def step(core: Scheduler, entry: Entry) -> tuple[Scheduler, Outcome | None]:
         if kind in KINDS:
             return core, core.apply(from_dict(row))
         if kind == "change":
-            core = changed(core, row)
-            return core, core.opening
+            return changed(core, row)
         if kind in OWN:
             return core, None
     except (*WRONG, SlotwiseError) as error:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from slotwise.errors import InputError
+from slotwise.live.changes.target import Outgoing
 from slotwise.live.demands import DIGITS
 from slotwise.live.engines.protocol import Engine, ServerUp, Unknown
 from slotwise.live.epoch import go_on_from_facts
@@ -83,15 +84,16 @@ def load(store: Store, setup: Setup) -> tuple[Ledger, dict[str, Any]]:
     body = unpacked(checkpoint.body)
     core, seq, diverged = core_of(checkpoint), checkpoint.seq, None
     made: dict[str, float] = body.get("made", {})
+    outgoing = body.get("outgoing")
     for entry in rows(store, checkpoint.seq):
-        core, outcome = step(core, entry)
-        seq = entry.seq
         if entry.event.startswith(CHANGE):
-            made = json.loads(entry.event).get("made", made)
-        if outcome is not None:
-            diverged = difference(entry, outcome)
-            if diverged is not None:
-                break
+            row = json.loads(entry.event)
+            made, outgoing = row.get("made", made), row.get("outgoing", outgoing)
+        if diverged is None:
+            core, outcome = step(core, entry)
+            seq = entry.seq
+            if outcome is not None:
+                diverged = difference(entry, outcome)
     opening: tuple[Placement, ...] = ()
     if diverged is not None:
         log.warning("this version decides otherwise than the one before; the recorded facts hold: %s", diverged)
@@ -101,6 +103,8 @@ def load(store: Store, setup: Setup) -> tuple[Ledger, dict[str, Any]]:
         core, seq=seq, next_job=max(next_job, body["next_job"]), next_spec=max(next_spec, body["next_spec"])
     )
     ledger.types.made = made
+    if outgoing is not None:
+        ledger.outgoing = Outgoing.from_dict(outgoing)
     ledger.servers = {server.name: server for server in store.servers()}
     for one in store.live():
         ledger.live[one.id] = Live(one.server, one.attempt, one.placed, one.state, one.on_loss, one.stop_asked)

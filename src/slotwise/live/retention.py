@@ -89,6 +89,7 @@ class Retention:
             "next_job": ledger.next_job,
             "next_spec": ledger.next_spec,
             "made": ledger.types.made,
+            "outgoing": ledger.outgoing.as_dict(),
             "settings": self.settings,
         }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 
+from slotwise.live.changes.starting import Source, compare
 from slotwise.live.clock import Clock
 from slotwise.live.engines.protocol import Engine
 from slotwise.live.home import Home
@@ -28,6 +29,7 @@ class Service:
         home: Home | None = None,
         retention: Retention | None = None,
         standby: bool = False,
+        source: Source | None = None,
     ) -> None:
         self.store, self.engine = store, engine
         setup.warm()  # a standby need not do it when its time has come
@@ -40,13 +42,17 @@ class Service:
         ledger, settings = load(store, setup)
         if home is not None:
             home.check_claims(ledger.next_job)
+        clock = Clock(not_before=ledger.core.now)
         retention = retention or Retention()
         retention.settings = settings | retention.settings
-        self.loop = Loop(store, ledger, engine, clock=Clock(not_before=ledger.core.now), retention=retention)
+        if not store.checkpoints():
+            retention.checkpoint(store, ledger)
+        if source is not None:
+            compare(ledger, engine, setup, source, clock.now())
+        self.loop = Loop(store, ledger, engine, clock=clock, retention=retention)
         batch, _ = ledger.take()
         if batch:
             store.commit(batch)
-        if batch or not store.checkpoints():
             retention.checkpoint(store, ledger)
         retention.kept_at = max(seq for seq, _, _ in store.checkpoints())
         engine.open(self.loop.inbox.tell, self.epoch)

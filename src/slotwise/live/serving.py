@@ -21,6 +21,7 @@ from slotwise.live.api.app import make_app
 from slotwise.live.api.gate import LOOPBACK
 from slotwise.live.api.limits import RATE, WAITING, Limits
 from slotwise.live.auth import Guard, keep_own_token
+from slotwise.live.changes.starting import Source
 from slotwise.live.home import Home
 from slotwise.live.restart import Setup
 from slotwise.live.retention import DAY, Retention
@@ -59,6 +60,8 @@ class Options(NamedTuple):
     moved: bool = False
     """store and folder have come from another machine"""
     times: TimeLimits = TimeLimits()
+    apply: bool = False
+    """take over what differs in the cluster file"""
 
 
 class JsonLines(logging.Formatter):
@@ -148,7 +151,15 @@ def serve(options: Options) -> None:
         ready = prepare(options.source, options.engine, home.folder, speed=options.speed, slurm=options.slurm)
         compile_ahead(ready.setup)
         retention = Retention(journal=options.keep_days * DAY, jobs=options.keep_days * DAY)
-        service = Service(store, ready.engine, ready.setup, home=home, retention=retention, standby=options.standby)
+        service = Service(
+            store,
+            ready.engine,
+            ready.setup,
+            home=home,
+            retention=retention,
+            standby=options.standby,
+            source=Source(options.source, options.apply),
+        )
     except BaseException:
         store.close()
         sock.close()

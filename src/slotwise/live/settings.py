@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from decimal import Decimal
@@ -19,6 +18,7 @@ from slotwise.live.engines.protocol import Engine, ServerUp
 from slotwise.live.engines.simulated import SimulatedEngine, exponential
 from slotwise.live.restart import Setup
 from slotwise.model import Cluster, JobType, Scenario, ServerClass, load_scenario
+from slotwise.model.reader import parse_scenario, parse_toml
 
 ENGINES = ("local", "simulated", "slurm")
 
@@ -31,21 +31,28 @@ class Ready(NamedTuple):
 
 
 def read_cluster(source: str) -> Scenario:
-    """A cluster file is a scenario that need not say what arrives, since that is seen, nor which types there are, since they are made."""
+    """Return the cluster of a file, or of a shipped scenario."""
     try:
-        tables = tomllib.loads(Path(source).read_text("utf-8"), parse_float=Decimal)
+        text = Path(source).read_text("utf-8")
     except (OSError, ValueError):
         return load_scenario(source)  # a shipped name; or a mistake, which is told there
-    filled: dict[str, Any] = {} if "run" in tables else {"run.events": 1000}
+    return parse_cluster(text, where=source)
+
+
+def parse_cluster(text: str, *, where: str = "cluster file") -> Scenario:
+    """Return the cluster of a text. It is a scenario that need not say what arrives, since that is seen, nor which types there are, since they are made."""
+    tables = parse_toml(text, where=where)
+    tables.setdefault("run", {"events": 1000})
     types = tables.get("types")
-    for at, one in enumerate(types if isinstance(types, list) else []):
-        if isinstance(one, dict) and "rate" not in one:
-            filled[f"types.{at}.rate"] = 1
+    for one in types if isinstance(types, list) else []:
+        if isinstance(one, dict):
+            one.setdefault("rate", 1)
     if not types and "workload" not in tables:
         with suppress(ValidationError):  # a mistake in the cluster, which is told below
             first = smallest_type(Cluster.model_validate(tables.get("cluster")))
-            filled["types"] = [{"name": first.name, "demand": list(first.demand), "rate": 1}]
-    return load_scenario(source, filled)
+            tables["types"] = [{"name": first.name, "demand": list(first.demand), "rate": 1}]
+    tables.setdefault("name", Path(where).stem)
+    return parse_scenario(tables, where=where)
 
 
 def servers_of(cluster: Cluster) -> list[ServerUp]:

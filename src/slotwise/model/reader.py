@@ -34,15 +34,20 @@ def load_scenario(source: str | Path, overrides: Overrides = (), *, said: str = 
     """Read a scenario from a path or a shipped name, with some of its keys changed. `said` begins what is said of
     wrong overrides."""
     name, text, where = _text_of(source)
-    try:
-        tables = tomllib.loads(text, parse_float=Decimal)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"is not valid TOML: {error}", where=where, remedy="see the line named") from None
+    tables = parse_toml(text, where=where)
     _change(tables, overrides, said)
     tables.setdefault("name", name)
     if isinstance(source, Path) or source not in shipped_scenarios():
         _anchor_trace(tables, Path(source).parent)
     return parse_scenario(tables, where=where)
+
+
+def parse_toml(text: str, *, where: str) -> dict[str, Any]:
+    """Return the tables of a TOML text, with exact numbers."""
+    try:
+        return tomllib.loads(text, parse_float=Decimal)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"is not valid TOML: {error}", where=where, remedy="see the line named") from None
 
 
 def changed(scenario: Scenario, overrides: Overrides) -> Scenario:

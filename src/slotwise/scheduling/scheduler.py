@@ -207,12 +207,14 @@ class Scheduler(Verbs):
         types: Sequence[JobType] | None = None,
         classes: Sequence[ServerClass] | None = None,
         policy: str | Policy | None = None,
+        takes_over: bool = False,
         **options: Any,
     ) -> Scheduler:
         """Go on from a situation, perhaps with other types, server classes or another policy.
 
         With the policy and the options that it had, the policy goes on as if nothing had happened. Another one takes over: what it starts at
-        once is in `opening`. Types and classes are known by their names; those that jobs and servers have must be there.
+        once is in `opening`. With `takes_over` the same policy does so too, because what it knew does not hold any more. Types and classes are
+        known by their names; those that jobs and servers have must be there.
         """
         before = situation.policy
         if isinstance(policy, Policy):
@@ -221,7 +223,11 @@ class Scheduler(Verbs):
             made = make_policy(before.name, **(options or before.options))
         else:
             made = make_policy(policy, **options)
-        goes_on = before.name in (made.called, made.label) and made.options == type(made)(**before.options).options
+        goes_on = (
+            not takes_over
+            and before.name in (made.called, made.label)
+            and made.options == type(made)(**before.options).options
+        )
         new_types = list(types) if types is not None else situation.types
         new_classes = list(classes) if classes is not None else situation.classes
         cluster = Cluster(resources=tuple(situation.resources), servers=tuple(new_classes))

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 
 from slotwise._version import __version__
 from slotwise.errors import InputError
-from slotwise.live.api import cluster, jobs, status, stream, tokens
+from slotwise.live.api import changes, cluster, jobs, status, stream, tokens
 from slotwise.live.api.common import House, Refusal, problem
 from slotwise.live.api.gate import LOOPBACK, Gate
 from slotwise.live.api.limits import Limits
@@ -45,7 +45,7 @@ def make_app(
     house = House(service, guard, limits or Limits(service.store.waiting_of), times or TimeLimits())
     app.state.house = house
     service.loop.on_commit = house.news.tell
-    for part in (jobs, cluster, status, tokens, stream):
+    for part in (jobs, changes, cluster, status, tokens, stream):
         app.include_router(part.routes(house))
     say_errors(app)
     app.add_middleware(Gate, hosts=list(hosts))

@@ -63,8 +63,8 @@ class LocalEngine:
     ) -> None:
         self.folder = folder
         self.grace, self.output_limit = grace, output_limit
-        self._servers = dict(servers)
-        self._pools = (machine or Machine.found()).pools(self._servers)
+        self._machine = machine or Machine.found()
+        self.set_servers(list(servers.values()))
         self._live: dict[Attempt, dict[str, Any] | None] = {}
         """attempts that have not ended, with what to send again if the supervisor has not heard of them (None: it has)"""
         self._lock = threading.RLock()
@@ -88,6 +88,10 @@ class LocalEngine:
 
     def servers(self) -> list[ServerUp]:
         return list(self._servers.values())
+
+    def set_servers(self, servers: Sequence[ServerUp]) -> None:
+        self._servers = {one.name: one for one in servers}
+        self._pools = self._machine.pools(self._servers)
 
     def start(self, starts: Sequence[Start]) -> None:
         messages = [self._message(start) for start in starts]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 
 class Start(NamedTuple):
@@ -149,3 +149,11 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Let go; jobs go on."""
+
+
+@runtime_checkable
+class Configurable(Protocol):
+    """An engine whose servers come from a cluster file; other engines find theirs."""
+
+    def set_servers(self, servers: Sequence[ServerUp]) -> None:
+        """These are the servers from now on; attempts that run go on."""

@@ -123,6 +123,9 @@ class SimulatedEngine:
     def servers(self) -> list[ServerUp]:
         return self._servers
 
+    def set_servers(self, servers: Sequence[ServerUp]) -> None:
+        self._servers = list(servers)
+
     def start(self, starts: Sequence[Start]) -> None:
         now = self._clock.now()
         begun: list[Fact] = []

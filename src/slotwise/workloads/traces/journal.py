@@ -14,7 +14,7 @@ import json
 import sqlite3
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +49,7 @@ class Tale:
 
     def __init__(self, situation: dict[str, Any]) -> None:
         self.resources: list[str] = situation["resources"]
+        self._order = self.resources
         self.jobs: dict[int, Known] = {}
         self.last = float(situation["now"])
         self._sizes: dict[str, tuple[float, ...]] = {}
@@ -81,14 +82,27 @@ class Tale:
 
     def _take(self, row: dict[str, Any]) -> None:
         """Types and classes that a situation or a change brings."""
+        self._order = row.get("resources", self._order)
         for one in row.get("types", ()):
-            self._sizes[one["name"]] = tuple(map(float, one["demand"]))
+            self._sizes[one["name"]] = self._in_order(one["demand"])
         for one in row.get("classes", ()):
-            self._classes[one["name"]] = tuple(map(float, one["capacity"]))
+            self._classes[one["name"]] = self._in_order(one["capacity"])
+
+    def _in_order(self, sizes: Sequence[Any]) -> tuple[float, ...]:
+        """Sizes of the resources that the first situation has, in its order, whatever resources came later."""
+        found = dict(zip(self._order, map(float, sizes), strict=True))
+        return tuple(found.get(name, 0.0) for name in self.resources)
 
     def _join(self, name: str, kind: str) -> None:
         self._present[name] = kind
         self.most[kind] = max(self.most[kind], sum(one == kind for one in self._present.values()))
+
+    def _server(self, row: dict[str, Any]) -> None:
+        """A server that joins or leaves."""
+        if row["event"] == "remove":
+            self._present.pop(row["server"], None)
+        elif row["event"] == "join":
+            self._join(row["server"], row["server_class"])
 
     def happen(self, time: float, row: dict[str, Any], placements: list[list[Any]]) -> None:
         """One row."""
@@ -105,17 +119,19 @@ class Tale:
             self.jobs[row["job"]].started = time
         elif kind in ("requeue", "cancel"):
             self.jobs[row["job"]].started = None
+        elif kind == "change":
+            for event in row.get("before", ()):
+                self._server(event)
+            self._take(row)
+            for event in row.get("after", ()):
+                self._server(event)
         elif kind == "fail":
             for one in self.jobs.values():
                 if one.server == row["server"] and one.ended is None:
                     one.started = None
             self._present.pop(row["server"], None)
-        elif kind == "remove":
-            self._present.pop(row["server"], None)
-        elif kind == "join":
-            self._join(row["server"], row["server_class"])
-        elif kind == "change":
-            self._take(row)
+        else:
+            self._server(row)
         for job, server, _ in placements:
             self.jobs[job].server, self.jobs[job].started = server, time
 
