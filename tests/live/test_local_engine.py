@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from slotwise.live.engines.machine import Machine
 from slotwise.live.engines.protocol import Ended, Fact, Lost, ServerUp, Start, Started, Unknown
 from slotwise.live.engines.supervisor.claims import boot
 from slotwise.live.engines.supervisor.outputs import output_path
+from slotwise.live.engines.supervisor.processes import Running, ask_to_end, kill_late, start_time
 
 SERVERS = {"a": ServerUp("a", {"cpu": 2, "memory": 1000})}
 
@@ -362,3 +364,113 @@ def test_two_supervisors_do_not_share_a_folder(driver: Driver, folder: Path) -> 
     assert supervisor_of(folder) == pid
     driver.start(1, "true")
     assert json.dumps(driver.until_ended(1)[1].job) == "1"
+
+
+def test_an_older_service_is_refused_also_while_no_other_is_there(tmp_path: Path) -> None:
+    """The newest epoch is in the log: it holds with no service connected and after the supervisor was killed."""
+    folder = tmp_path / "engine"
+    newer = Driver(folder, epoch=2)
+    newer.engine.known([])  # the supervisor has heard it
+    newer.engine.close()
+    for _ in range(2):
+        with closing(reach(folder)) as peer:
+            peer.sendall(
+                b'{"epoch":1}\n' + json.dumps({"start": [started(1, f"touch {tmp_path}/ran")]}).encode() + b"\n"
+            )
+            assert b'"refused":2' in heard(peer)
+        kill_supervisor(folder)
+        Driver(folder, epoch=2).engine.close()
+    again = Driver(folder, epoch=3)
+    again.start(2, "true")
+    again.until_ended(2)
+    again.engine.close()
+    assert not (tmp_path / "ran").exists()
+
+
+def reach(folder: Path) -> socket.socket:
+    """A connection to the supervisor, as a service would make it."""
+    here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    peer.settimeout(PATIENCE)
+    peer.connect(f"/proc/self/fd/{here}/socket")
+    os.close(here)
+    return peer
+
+
+def heard(peer: socket.socket) -> bytes:
+    """All that the supervisor says until it hangs up."""
+    pieces = []
+    with suppress(ConnectionResetError):
+        while piece := peer.recv(1000):
+            pieces.append(piece)
+    return b"".join(pieces)
+
+
+def started(job: int, script: str) -> dict[str, object]:
+    return {"job": job, "attempt": 1, "argv": ["sh", "-c", script], "env": {}, "cwd": "/", "output": 1000}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"x", b"[]", b'{"epoch":"a"}', b'{"epoch":1}\n{"stop":[1]}', b'{"epoch":1}\n{"known":[[1,1]]}',
+     b'{"epoch":1}\n{"start":[{"job":1}]}', b'{"epoch":1}\n{"settled":7}', b'{"epoch":1}\n\xff'],
+)  # fmt: skip
+def test_what_the_supervisor_does_not_understand_ends_the_connection_only(tmp_path: Path, said: bytes) -> None:
+    driver = Driver(tmp_path)
+    driver.start(1, "sh", "-c", f"while ! test -e {tmp_path}/go; do sleep 0.01; done; exit 3")
+    driver.until_started(1)
+    before = supervisor_of(tmp_path)
+    with closing(reach(tmp_path)) as peer:
+        peer.sendall(said + b"\n")
+        heard(peer)
+    (tmp_path / "go").touch()
+    end = driver.until_ended(1)[1]
+    assert isinstance(end, Ended)
+    assert (end.exit_code, supervisor_of(tmp_path)) == (3, before)
+    driver.engine.close()
+
+
+@pytest.mark.parametrize("damage", ["X 1 2", "C 7", "P 7 1 x y", "E 1 1", "\x00\x00", "\xff\xfe", ""])
+def test_a_damaged_log_keeps_no_supervisor_from_starting(tmp_path: Path, damage: str) -> None:
+    """What the log still says holds; what it may have lost is lost and is not executed."""
+    (tmp_path / "log").write_bytes(f"B {boot()}\nE 1 1 4 5.0\n{damage}\n".encode("latin-1"))
+    driver = Driver(tmp_path)
+    known = driver.engine.known([(1, 1, "a"), (2, 1, "a")])
+    assert known[1, 1] == Ended(1, 1, 4, 5.0, "", None)
+    assert isinstance(known[2, 1], Lost)
+    assert "damaged" in known[2, 1].reason
+    assert (tmp_path / "log.damaged").exists()
+    driver.start(3, "true")
+    driver.until_ended(3)
+    driver.engine.close()
+
+
+def test_no_signal_goes_to_a_number_that_another_process_has(tmp_path: Path) -> None:
+    other = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    try:
+        stale = Running(other.pid, "1")
+        ask_to_end(stale, 0.0)
+        stale.kill_at = 1.0
+        kill_late(stale, 2.0)
+        assert start_time(other.pid)
+        mine = Running(other.pid, start_time(other.pid))
+        ask_to_end(mine, 0.0)
+        assert other.wait(PATIENCE) == -signal.SIGTERM
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_a_group_is_ended_after_its_first_process_has_gone(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    leader = subprocess.Popen(["sh", "-c", "sleep 1000 & echo $! >&2"], start_new_session=True, stderr=subprocess.PIPE,
+                              stdout=write, text=True)  # fmt: skip
+    os.close(write)
+    assert leader.stderr is not None
+    since, child = start_time(leader.pid, zombies=True), int(leader.stderr.readline())
+    leader.wait(PATIENCE)
+    assert start_time(child)
+    ask_to_end(Running(leader.pid, since), 10.0)
+    assert os.read(read, 1) == b"", "its end of the pipe is closed when it has ended"
+    os.close(read)
+    leader.stderr.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import random
@@ -35,6 +36,8 @@ from slotwise.live.store import (
 from slotwise.live.store.backup import restore, save
 from slotwise.live.store.protocol import Store
 from slotwise.live.store.records import CANCELLED, DONE, PLACED, RUNNING, WAITING
+from slotwise.live.store.schema import statements
+from slotwise.scheduling.compact import packed
 
 Opener = Callable[[str], Store]
 
@@ -193,6 +196,104 @@ def test_backup_and_restore(store_url: str, opened: Opener, tmp_path: Path) -> N
     with pytest.raises(InputError, match="damaged"):
         restore(third, tmp_path / "cut.gz")
     assert list(third.dump()) == []
+
+
+def test_restored_tokens(tmp_path: Path, opened: Opener) -> None:
+    """A backup neither brings revoked tokens back nor plants others, unless the operator asks for its tokens."""
+    store = opened(f"sqlite:///{tmp_path}/x.db")
+    store.become_writer()
+    store.add_token(Token("revoked", "operate", "*", "digest", 1.0))
+    save(store, tmp_path / "backup.gz")
+    for name, tokens in (("without", False), ("with", True)):
+        other = opened(f"sqlite:///{tmp_path}/{name}.db")
+        other.become_writer()
+        restore(other, tmp_path / "backup.gz", tokens=tokens)
+        assert [one.id for one in other.tokens()] == ["revoked"] * tokens
+
+
+def test_a_policy_of_a_backup_is_code(tmp_path: Path, opened: Opener) -> None:
+    """A policy in a Python file is executed by the next `serve`: it is restored only on request, from wherever it is named."""
+    situation = packed({"situation": {"policy": {"name": "/tmp/evil.py:Policy"}}})
+    change = Entry(1, 1.0, '{"event":"change","now":1.0,"policy":"/tmp/evil.py:Policy"}', "[]", None)
+    for name, entries, kept in (
+        ("a", [], [Checkpoint(1, 1.0, 1, situation)]),
+        ("b", [change], []),
+        ("c", [entry(1)], [Checkpoint(1, 1.0, 1, packed({"situation": {"policy": {"name": "fifo"}}}))]),
+    ):
+        store = opened(f"sqlite:///{tmp_path}/{name}.db")
+        store.become_writer()
+        store.commit(Batch(entries=entries))
+        for one in kept:
+            store.save_checkpoint(one)
+        save(store, tmp_path / name)
+        other = opened(f"sqlite:///{tmp_path}/{name}-restored.db")
+        other.become_writer()
+        if name != "c":
+            with pytest.raises(InputError, match=r"has the policy '/tmp/evil\.py:Policy', a Python file"):
+                restore(other, tmp_path / name)
+            assert list(other.dump()) == []
+        assert restore(other, tmp_path / name, policy_code=name != "c") == len(entries) + len(kept)
+
+
+def test_a_backup_follows_no_link(tmp_path: Path, opened: Opener) -> None:
+    store = opened(f"sqlite:///{tmp_path}/x.db")
+    (tmp_path / "precious").write_text("untouched")
+    (tmp_path / "backup.gz.part").symlink_to(tmp_path / "precious")
+    save(store, tmp_path / "backup.gz")
+    assert (tmp_path / "precious").read_text() == "untouched"
+    assert (tmp_path / "backup.gz").stat().st_mode & 0o077 == 0
+
+
+def test_a_store_that_others_can_read_is_made_private(tmp_path: Path, opened: Opener) -> None:
+    opened(f"sqlite:///{tmp_path}/x.db").close()
+    (tmp_path / "x.db").chmod(0o644)
+    opened(f"sqlite:///{tmp_path}/x.db")
+    assert (tmp_path / "x.db").stat().st_mode & 0o077 == 0
+
+
+LABELLED = '{"argv":["x"],"labels":{"on_loss":"requeue"}}'
+REQUEUED = '{"argv":["x"],"on_loss":"requeue"}'
+
+
+def test_what_becomes_of_a_lost_job_is_no_guess(store_url: str, opened: Opener) -> None:
+    """A label of the same name says nothing."""
+    store = opened(store_url)
+    store.become_writer()
+    batch = Batch(specs=[(1, LABELLED), (2, REQUEUED), (3, '{"argv":["x"]}')])
+    for n in (1, 2, 3):
+        batch.add_job(job(n, spec=n, state=RUNNING, server="a", attempt=1, placed=1.0))
+    store.commit(batch)
+    assert {one.id: one.on_loss for one in store.live()} == {1: "fail", 2: "requeue", 3: "fail"}
+
+
+def test_stores_and_backups_of_the_first_version(tmp_path: Path, opened: Opener) -> None:
+    """Both are brought up to date, with what becomes of lost jobs."""
+    import sqlite3
+    from contextlib import closing
+
+    columns = (1, "t", "s", "", RUNNING, "a", 1, None, None, 0, 1.0, 1.0, 1.0, None, None, None, None)
+    with closing(sqlite3.connect(tmp_path / "x.db")) as base:
+        for text in statements(0, integer="INTEGER", real="REAL", on_loss="")[0][1]:
+            base.execute(text)
+        base.executemany("INSERT INTO spec VALUES (?, ?)", [(1, LABELLED), (2, REQUEUED)])
+        for n in (1, 2):
+            base.execute(f"INSERT INTO job VALUES ({', '.join('?' * 18)})", (n, *columns[1:], n))
+        base.execute("PRAGMA user_version = 1")
+        base.commit()
+        with gzip.open(tmp_path / "backup.gz", "wt") as file:
+            rows = [
+                ["spec", [1, LABELLED]],
+                ["spec", [2, REQUEUED]],
+                *(["job", [n, *columns[1:], n]] for n in (1, 2)),
+            ]
+            for row in ({"format": "slotwise-backup", "schema": 1}, *rows, {"rows": 4}):
+                file.write(json.dumps(row) + "\n")
+    other = opened(f"sqlite:///{tmp_path}/y.db")
+    other.become_writer()
+    restore(other, tmp_path / "backup.gz")
+    for store in (opened(f"sqlite:///{tmp_path}/x.db"), other):
+        assert {one.id: one.on_loss for one in store.live()} == {1: "fail", 2: "requeue"}
+        assert len(store.identity().identity) == 32
 
 
 def test_addresses() -> None:

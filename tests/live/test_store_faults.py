@@ -259,3 +259,25 @@ def test_a_failing_checkpoint_is_no_reason_to_stop(
     exact(url, 30)
     again = Service(open_store(url), simulated(), SETUP)
     again.close()
+
+
+@pytest.mark.parametrize("missing", ["os.fork", "tempfile.TemporaryFile"])
+def test_a_situation_that_cannot_be_written_apart_is_no_reason_to_stop(
+    tmp_path: Path, until: Until, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    """No process or no file can be made: it is logged, and the service goes on."""
+    url = f"sqlite:///{tmp_path}/x.db"
+    service = Service(open_store(url), simulated(), SETUP, retention=Retention(every=10, apart=0))
+
+    def fails(*_: object) -> None:
+        raise OSError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(f"slotwise.live.retention.{missing}", fails)
+    try:
+        service.loop.submit([ONE] * 30).result(PATIENCE)
+        until(service.loop, lambda: service.store.counts() == {"done": 30})
+        until(service.loop, lambda: "cannot keep a situation" in caplog.text)
+        assert service.loop.trouble is None
+    finally:
+        service.close()
+    exact(url, 30)

@@ -208,8 +208,17 @@ def backup(
 def restore(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="a file of `slotwise backup`")],
     store: StoreOption = DEFAULT_STORE,
+    with_tokens: Annotated[
+        bool, typer.Option("--with-tokens", help="also the tokens, those that were revoked since the backup, too")
+    ] = False,
+    allow_policy_code: Annotated[
+        bool,
+        typer.Option("--allow-policy-code", help="also if the policy is a Python file, which `serve` executes"),
+    ] = False,
 ) -> None:
     """Fill an empty store from a backup; it may be of another kind than the one that was saved.
+
+    Tokens are left out: make new ones with `slotwise token create`.
 
     \b
     Examples:
@@ -222,6 +231,7 @@ def restore(
     kept = open_store(store)
     try:
         kept.become_writer()
-        print(f"{fill(kept, file):,} rows from {file}")
+        rows = fill(kept, file, tokens=with_tokens, policy_code=allow_policy_code)
+        print(f"{rows:,} rows from {file}")
     finally:
         kept.close()

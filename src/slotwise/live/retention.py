@@ -62,13 +62,16 @@ class Retention:
         size = (
             sum(ledger.core.waiting.values()) + len(ledger.live) if ledger.seq - self.kept_at >= self.every else 0
         )
-        if self._copy is not None:
-            self._collect(store, self._copy)
-        elif ledger.seq - self.kept_at >= max(self.every, 2 * size):
-            if size >= self.apart:
-                self._copy = self._begin(ledger)
-            else:
-                self.checkpoint(store, ledger)
+        try:
+            if self._copy is not None:
+                self._collect(store, self._copy)
+            elif ledger.seq - self.kept_at >= max(self.every, 2 * size):
+                if size >= self.apart:
+                    self._copy = self._begin(ledger)
+                else:
+                    self.checkpoint(store, ledger)
+        except Exception:  # no process, no file, no memory: the journal is whole without it
+            log.exception("cannot keep a situation; it is tried again after %d more rows", self.every)
         if now >= self._next_trim:
             self._next_trim = now + 1.0
             try:

@@ -58,9 +58,14 @@ class Catalogue(Mapping[str, type[Policy]]):
 POLICIES = Catalogue()
 
 
+def is_own(name: str) -> bool:
+    """Return whether a name is a user's own policy, "file.py:ClassName": making it executes the file."""
+    return ":" in name and name.partition(":")[0].endswith(".py")
+
+
 def make_policy(name: str, **options: Any) -> Policy:
     """A policy by name, or a user's own as "file.py:ClassName"."""
-    if ":" in name and name.partition(":")[0].endswith(".py"):
+    if is_own(name):
         own = _from_file(name)(**options)
         own.origin = name
         return own

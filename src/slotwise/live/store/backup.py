@@ -13,6 +13,8 @@ from typing import Any
 from slotwise.errors import InputError
 from slotwise.live.store.protocol import Store
 from slotwise.live.store.schema import NEWEST, TABLES
+from slotwise.policies.catalogue import is_own
+from slotwise.scheduling.compact import unpacked
 
 FORMAT = "slotwise-backup"
 
@@ -40,13 +42,45 @@ def save(store: Store, path: Path) -> int:
     return rows
 
 
-def restore(store: Store, path: Path) -> int:
-    """Fill an empty store, of which the caller is the writer, from a backup, whole or not at all; the number of rows."""
-    return store.load(_rows(path))
+def restore(store: Store, path: Path, *, tokens: bool = False, policy_code: bool = False) -> int:
+    """Fill an empty store, of which the caller is the writer, from a backup, whole or not at all; the number of rows.
+
+    Without `tokens` those of the backup are left out: they may have been revoked since, or planted. Without `policy_code` a backup whose
+    policy is a Python file is refused: the next `serve` would execute that file.
+    """
+    rows = _rows(path)
+    _, schema = next(rows)
+    kept = (row for row in rows if tokens or row[0] != "token")
+    return store.load(kept if policy_code else _without_code(kept, path), int(schema[0]))
+
+
+def _without_code(rows: Iterator[tuple[str, list[Any]]], path: Path) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the rows; raise InputError at the first that names a policy in a Python file."""
+    for table, values in rows:
+        try:
+            policies = list(_policies(table, values))
+        except (ValueError, TypeError, LookupError, AttributeError):
+            raise damaged(path) from None
+        for policy in policies:
+            if is_own(policy):
+                raise InputError(
+                    f"has the policy {policy!r}, a Python file that the service would execute",
+                    where=str(path),
+                    remedy="read that file; if you trust it, restore with --allow-policy-code",
+                )
+        yield table, values
+
+
+def _policies(table: str, values: list[Any]) -> Iterator[str]:
+    if table == "checkpoint":
+        yield str(unpacked(values[3]).get("situation", {}).get("policy", {}).get("name", ""))
+    elif table == "journal" and '"policy"' in values[2]:
+        row = json.loads(values[2])
+        yield str(row.get("policy") or "")
 
 
 def _rows(path: Path) -> Iterator[tuple[str, list[Any]]]:
-    damaged = InputError("is damaged or cut off", where=str(path), remedy="use another backup")
+    """Yield the version of the schema as a row of table `schema`, then all rows."""
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
             head = json.loads(next(file, "null"))
@@ -54,22 +88,28 @@ def _rows(path: Path) -> Iterator[tuple[str, list[Any]]]:
                 raise InputError(
                     "is no backup of slotwise", where=str(path), remedy="name a file of `slotwise backup`"
                 )
-            if head["schema"] != NEWEST:
+            if not 1 <= int(head["schema"]) <= NEWEST:
                 raise InputError(
-                    f"is of store version {head['schema']}, this program's is {NEWEST}",
+                    f"is of store version {head['schema']}, newer than this program knows ({NEWEST})",
                     where=str(path),
-                    remedy="restore it with the version of slotwise that wrote it, then upgrade",
+                    remedy="upgrade slotwise",
                 )
+            yield "schema", [head["schema"]]
             for rows, line in enumerate(file):
                 row = json.loads(line)
                 if isinstance(row, dict):
                     if row != {"rows": rows}:
-                        raise damaged
+                        raise damaged(path)
                     return
                 table, values = row
                 if table not in TABLES:
-                    raise damaged
+                    raise damaged(path)
                 yield table, values
-    except (gzip.BadGzipFile, EOFError, zlib.error, ValueError, TypeError):
-        raise damaged from None
-    raise damaged
+    except (gzip.BadGzipFile, EOFError, zlib.error, ValueError, TypeError, LookupError, AttributeError):
+        raise damaged(path) from None
+    raise damaged(path)
+
+
+def damaged(path: Path) -> InputError:
+    """Return what is said of a backup that cannot be right."""
+    return InputError("is damaged or cut off", where=str(path), remedy="use another backup")

@@ -49,7 +49,9 @@ def queues(
 ) -> list[Series]:
     """Return the history of each queue in `points` steps of equal length, for one tenant or for all."""
     assert by in GROUPS
-    step = max(1, round((until - since) * 1000 / points))  # in milliseconds: whole numbers divide alike in both databases
+    step = max(
+        1, round((until - since) * 1000 / points)
+    )  # in milliseconds: whole numbers divide alike in both databases
     condition, own = ("AND tenant = ?", [tenant]) if tenant is not None else ("", [])
 
     def place(column: str) -> str:

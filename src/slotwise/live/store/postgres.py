@@ -263,6 +263,9 @@ class PostgresStore(Writing):
         connection.commit()
         return connection
 
+    def migrations(self, after: int) -> list[tuple[int, list[str]]]:
+        return statements(after, integer="BIGINT", real="DOUBLE PRECISION", on_loss=ON_LOSS)
+
     def _migrate(self) -> None:
         with self._connect() as connection:
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (SCHEMA_LOCK,))
@@ -270,7 +273,7 @@ class PostgresStore(Writing):
             row = connection.execute("SELECT coalesce(max(number), 0) FROM migration").fetchone()
             version = row[0] if row is not None else 0
             self.check_version(version)
-            for number, texts in statements(version, integer="BIGINT", real="DOUBLE PRECISION", on_loss=ON_LOSS):
+            for number, texts in self.migrations(version):
                 for text in texts:
                     connection.execute(text)
                 connection.execute("INSERT INTO migration VALUES (%s)", (number,))

@@ -122,8 +122,8 @@ class Store(Protocol):
     def dump(self) -> Iterator[tuple[str, list[Any]]]:
         """All rows as (table, values) of one moment, for a backup."""
 
-    def load(self, rows: Iterator[tuple[str, list[Any]]]) -> int:
-        """Fill an empty store from a backup."""
+    def load(self, rows: Iterator[tuple[str, list[Any]]], schema: int) -> int:
+        """Fill an empty store from a backup that was made with this version of the schema."""
 
     def close(self) -> None:
         """Let go of the lock and the connections."""

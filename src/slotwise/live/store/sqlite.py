@@ -146,12 +146,15 @@ class SQLiteStore(Writing):
         connection.execute("PRAGMA synchronous = FULL")
         return connection
 
+    def migrations(self, after: int) -> list[tuple[int, list[str]]]:
+        return statements(after, integer="INTEGER", real="REAL", on_loss=ON_LOSS)
+
     def _migrate(self) -> None:
         version = self._writer.execute("PRAGMA user_version").fetchone()[0]
         self.check_version(version)
         if version == 0 and self._writer.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
             raise StoreBrokenError(f"{self.path}: is a database of another program; name another file with --store")
-        for number, texts in statements(version, integer="INTEGER", real="REAL", on_loss=ON_LOSS):
+        for number, texts in self.migrations(version):
             with self.as_anybody() as connection:
                 if connection.execute("PRAGMA user_version").fetchone()[0] >= number:
                     continue  # another process was quicker

@@ -77,17 +77,31 @@ class Writing(Reading):
         with self.as_anybody() as connection:
             return bool(connection.execute(self.words("DELETE FROM token WHERE id = ?"), (token,)).rowcount)
 
-    def load(self, rows: Iterator[tuple[str, list[Any]]]) -> int:
+    @abstractmethod
+    def migrations(self, after: int) -> list[tuple[int, list[str]]]:
+        """Return the migrations with higher numbers in the words of the database."""
+
+    def load(self, rows: Iterator[tuple[str, list[Any]]], schema: int = NEWEST) -> int:
         total = 0
         with self.as_writer() as connection:
             for table in TABLES:
                 if connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone():
                     raise InputError("is not empty", where=self.url, remedy="restore into a new store")
             for table, values in groupby(rows, key=lambda row: row[0]):
+                columns = [one[0] for one in connection.execute(f"SELECT * FROM {table} LIMIT 0").description]
                 while piece := [row for _, row in islice(values, PIECE)]:
-                    text = self.words(f"INSERT INTO {table} VALUES ({', '.join('?' * len(piece[0]))})")
-                    connection.cursor().executemany(text, piece)
+                    if any(len(row) != len(piece[0]) or len(row) > len(columns) for row in piece):
+                        raise InputError(f"has rows of the wrong length for {table}", where="backup")
+                    named = columns[
+                        : len(piece[0])
+                    ]  # migrations add columns at the end; those that are not there get their defaults
+                    text = f"INSERT INTO {table} ({', '.join(named)}) VALUES ({', '.join('?' * len(named))})"
+                    connection.cursor().executemany(self.words(text), piece)
                     total += len(piece)
+            for _, texts in self.migrations(schema):
+                for text in texts:
+                    if text.startswith("UPDATE"):
+                        connection.execute(text)
         return total
 
     def check_version(self, version: int) -> None:

@@ -18,14 +18,14 @@ NOT_FOUND, NOT_EXECUTABLE = 127, 126
 DEFAULT_SIGNALS = [signal.SIGPIPE, signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
 
 
-def start_time(pid: int) -> str:
+def start_time(pid: int, *, zombies: bool = False) -> str:
     """When a process began, in the kernel's ticks; '' where there is none, or only a zombie: with the pid it names a process."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             after_name = file.read().rpartition(b")")[2].split()
     except OSError:
         return ""
-    return "" if after_name[0] == b"Z" else after_name[19].decode()
+    return "" if after_name[0] == b"Z" and not zombies else after_name[19].decode()
 
 
 class Running:
@@ -103,7 +103,7 @@ class Processes:
         finally:
             if output >= 0:
                 os.close(output)
-        one.started, one.since = time.time(), start_time(one.pid)
+        one.started, one.since = time.time(), start_time(one.pid, zombies=True)
         self.running[key] = one
         self._by_pid[one.pid] = key
         return one
@@ -193,19 +193,29 @@ class Processes:
 
 def ask_to_end(one: Running, grace: float) -> None:
     """SIGTERM now, and SIGKILL after the grace period, by `kill_late`."""
-    if one.pid and start_time(one.pid):
-        try:
-            os.killpg(one.pid, signal.SIGTERM)
-        except ProcessLookupError:
-            return
+    if signal_group(one, signal.SIGTERM):
         one.kill_at = one.kill_at or time.monotonic() + grace
 
 
 def kill_late(one: Running, now: float) -> None:
     """SIGKILL to a job that was asked to end and has not."""
-    if one.kill_at and now >= one.kill_at and one.pid:
-        with suppress(ProcessLookupError):  # it has just ended
-            os.killpg(one.pid, signal.SIGKILL)
+    if one.kill_at and now >= one.kill_at:
+        signal_group(one, signal.SIGKILL)
+
+
+def signal_group(one: Running, number: int) -> bool:
+    """Signal the process group of a job; False if none of it is left.
+
+    The first process may have gone while others of its group live: the kernel gives its number to no other process until they have gone,
+    too. If a process with this number began at another time, the group has gone, and the number is another program's.
+    """
+    if not one.pid or start_time(one.pid, zombies=True) not in ("", one.since):
+        return False
+    try:
+        os.killpg(one.pid, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
 
 
 def is_alive(folder: str, key: Key, one: Running) -> bool:

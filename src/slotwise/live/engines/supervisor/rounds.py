@@ -63,7 +63,7 @@ class Supervisor:
         epoll = select.epoll()
         epoll.register(listening.fileno(), select.EPOLLIN)
         epoll.register(wake_read, select.EPOLLIN)
-        talk = Talk(epoll)
+        talk = Talk(epoll, self._claims.epoch)
         looked = idle_since = time.monotonic()
         while True:
             busy = bool(self._processes.running or self._adopted or self._to_start)
@@ -76,6 +76,8 @@ class Supervisor:
                 elif descriptor == listening.fileno():
                     talk.accept(listening)
             messages = talk.receive()
+            if talk.epoch > self._claims.epoch:
+                self._claims.begin_epoch(talk.epoch)
             self._reap()
             now = time.monotonic()
             self._deadlines.enforce(self._processes.running, self._adopted, now)

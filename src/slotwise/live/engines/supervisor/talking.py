@@ -12,12 +12,17 @@ VERSION = 2
 
 
 class Talk:
-    """At most one service; a newer one takes the place of one that may hang. Each says its epoch first: an older one, which hung and has woken up, is sent away."""
+    """At most one service; a newer one takes the place of one that may hang.
 
-    def __init__(self, epoll: select.epoll) -> None:
+    Each says its epoch first. One that is older than any that was here, because it hung and has woken up, is sent away, also while no
+    other is connected. So is one that says what cannot be understood.
+    """
+
+    def __init__(self, epoll: select.epoll, epoch: int) -> None:
         self._epoll = epoll
         self._peer: socket.socket | None = None
-        self._epoch = 0
+        self.epoch = epoch
+        """the newest that was heard"""
         self._unread = self._unsent = b""
         self._newcomer: socket.socket | None = None
         self._said = b""
@@ -28,6 +33,7 @@ class Talk:
 
     def accept(self, listening: socket.socket) -> None:
         """A service has come."""
+        self._hear_newcomer()  # the one before may have said its epoch meanwhile
         self._send_away()
         newcomer, _ = listening.accept()
         newcomer.setblocking(False)
@@ -56,15 +62,19 @@ class Talk:
                 self._send_away()
             return
         first, _, rest = self._said.partition(b"\n")
-        epoch = json.loads(first).get("epoch", 0)
-        if self._peer is not None and epoch < self._epoch:
+        try:
+            epoch = parse(first).get("epoch", 0)
+        except ValueError:
+            self._send_away()
+            return
+        if epoch < self.epoch:
             with suppress(OSError):
-                self._newcomer.send(line({"refused": self._epoch}))
+                self._newcomer.send(line({"refused": self.epoch}))
             self._send_away()
             return
         newcomer, self._newcomer, self._said = self._newcomer, None, b""
         self.hang_up()
-        self._peer, self._epoch, self._unread = newcomer, epoch, rest
+        self._peer, self.epoch, self._unread = newcomer, epoch, rest
 
     def hang_up(self) -> None:
         """The service has gone."""
@@ -112,12 +122,68 @@ class Talk:
         if b"\n" not in self._unread:
             return []
         *lines, self._unread = self._unread.split(b"\n")
-        return [json.loads(one) for one in lines]
+        messages = []
+        for one in lines:
+            try:
+                messages.append(parse(one))
+            except ValueError:
+                self.hang_up()
+                break
+        return messages
 
 
 def line(message: dict[str, Any]) -> bytes:
     """As it is sent."""
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+
+
+def parse(text: bytes) -> dict[str, Any]:
+    """Return a message of a service. Raise ValueError if it is none."""
+    message = json.loads(text)
+    if not isinstance(message, dict):
+        raise ValueError("no object")
+    ok = isinstance(message.get("epoch", 0), int) and message.get("epoch", 0) >= 0
+    ok &= all(is_attempt(one) for name in ("settled", "known") for one in a_list(message, name))
+    ok &= "known" not in message or isinstance(message.get("id"), int)
+    if "stop" in message:
+        stop = message["stop"]
+        ok &= (
+            isinstance(stop, list) and len(stop) == 3 and is_attempt(stop[:2]) and isinstance(stop[2], int | float)
+        )
+    ok &= all(is_start(one) for one in a_list(message, "start"))
+    if not ok:
+        raise ValueError("not understood")
+    return message
+
+
+def a_list(message: dict[str, Any], name: str) -> list[Any]:
+    """Return the list that a message has under this name."""
+    found = message.get(name, [])
+    if not isinstance(found, list):
+        raise ValueError(f"{name} is no list")
+    return found
+
+
+def is_attempt(one: Any) -> bool:
+    """Return whether it is a job and an attempt."""
+    return isinstance(one, list) and len(one) == 2 and all(type(part) is int and part >= 0 for part in one)
+
+
+def is_start(one: Any) -> bool:
+    """Return whether it says all that a start needs."""
+    return (
+        isinstance(one, dict)
+        and is_attempt([one.get("job"), one.get("attempt")])
+        and isinstance(one.get("argv"), list)
+        and bool(one["argv"])
+        and all(isinstance(word, str) for word in one["argv"])
+        and isinstance(one.get("env"), dict)
+        and all(isinstance(word, str) for word in one["env"].values())
+        and isinstance(one.get("cwd"), str)
+        and type(one.get("output")) is int
+        and all(type(one.get(name, 0)) is int for name in ("cpu", "gpu", "memory", "files"))
+        and all(type(number) is int for name in ("cpus", "gpus") for number in one.get(name) or [])
+    )
 
 
 def read(peer: socket.socket) -> tuple[bytes, bool]:
