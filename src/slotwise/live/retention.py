@@ -110,7 +110,11 @@ class Retention:
             warnings.simplefilter(
                 "ignore", DeprecationWarning
             )  # of forks beside threads: the copy takes no lock that they may hold
-            pid = os.fork()
+            try:
+                pid = os.fork()
+            except OSError:
+                file.close()
+                raise
         if pid:
             return Copy(pid, file, ledger.seq, ledger.core.now)
         status = 1
