@@ -67,6 +67,8 @@ COMMANDS = {
     "drain": Command("slotwise.cli.operating", "DRAIN", "Let a server take no more jobs.", light=True),
     "resume": Command("slotwise.cli.operating", "RESUME", "Let a drained server take jobs again.", light=True),
     "token": Command("slotwise.cli.tokens", "TOKEN", "Make, list and revoke tokens.", light=True),
+    "open": Command("slotwise.cli.open", "OPEN", "Open the dashboard in a browser.", light=True),
+    "top": Command("slotwise.cli.top", "TOP", "Show the cluster in the terminal.", light=True),
     "replay": Command("slotwise.cli.serve", "replay", "Check a journal: every decision again."),
     "backup": Command("slotwise.cli.serve", "backup", "Write a backup of a store."),
     "restore": Command("slotwise.cli.serve", "restore", "Fill an empty store from a backup."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import tempfile
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
@@ -37,6 +38,9 @@ def serve(
         str | None, typer.Argument(metavar="[CLUSTER.toml]", help="the cluster, its types and its policy")
     ] = None,
     local: Annotated[bool, typer.Option("--local", help="this machine is the cluster")] = False,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="a living cluster to look at: simulated servers, jobs, failures")
+    ] = False,
     engine: Annotated[
         str | None, typer.Option("--engine", metavar="ENGINE", help="what executes jobs: local, simulated or slurm")
     ] = None,
@@ -118,6 +122,7 @@ def serve(
     \b
     Examples:
       slotwise serve --local
+      slotwise serve --demo --speed 5
       slotwise serve mine.toml --engine simulated --speed 10
       slotwise serve --engine slurm --store postgresql:///slotwise
     """
@@ -132,6 +137,13 @@ def serve(
     if (certificate is None) != (key is None):
         raise InputError("needs the other", where="--certificate and --key", remedy="give both")
     chosen = engine or ("local" if local or source is None else "simulated")
+    if demo and (source is not None or local or engine is not None):
+        raise InputError("has a cluster of its own", where="--demo", remedy="leave out the cluster and the engine")
+    if demo:
+        chosen = "simulated"
+    if demo and store == DEFAULT_STORE:  # nothing of a demo is worth keeping
+        temporary = tempfile.TemporaryDirectory(prefix="slotwise-demo-")
+        store = f"sqlite:///{temporary.name}/demo.db"
     options = Options(
         source,
         chosen,
@@ -152,6 +164,7 @@ def serve(
         moved,
         TimeLimits(by_tenant(default_time or (), "--default-time"), by_tenant(max_time or (), "--max-time")),
         apply,
+        demo,
     )
     with nullcontext() if json_logs else shown():
         run(options)

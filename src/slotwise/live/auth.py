@@ -80,6 +80,11 @@ class Guard:
         same = hmac.compare_digest(expected, digest(parts[2]))
         return Caller(token.id, token.role, token.tenant) if same and token is not None else None
 
+    def by_id(self, identity: str) -> Caller | None:
+        """Return the caller of a token by its name; None if there is no such token."""
+        token = self._tokens.get(identity)
+        return None if token is None else Caller(token.id, token.role, token.tenant)
+
     def create(self, role: str, tenant: str | None = None) -> tuple[Token, str]:
         """A new token."""
         token, secret = new_token(role, tenant)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter as Counts
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from slotwise.live.board import Board
 from slotwise.live.ledger import AWAY, DRAINING, UP, Ledger
+from slotwise.live.observed import Load
 from slotwise.live.store.records import Batch
 from slotwise.scheduling.figures import Moment
 
@@ -46,6 +50,38 @@ FAULT = Gauge("slotwise_policy_fault", "1: the policy has failed since the start
 INBOX = Gauge("slotwise_inbox", "Requests and facts that wait for the loop", registry=REGISTRY)
 ROWS = Gauge("slotwise_journal_rows", "Rows of the journal since the beginning", registry=REGISTRY)
 READY = Gauge("slotwise_ready", "1: the service takes requests", registry=REGISTRY)
+
+INTENSITY = Gauge(
+    "slotwise_load_intensity",
+    "Observed load of the last hour; 1 is the most that any policy carries",
+    registry=REGISTRY,
+)
+LOAD_HEADROOM = Gauge(
+    "slotwise_load_headroom", "Share by which the observed load may grow; negative: outside the capacity region",
+    registry=REGISTRY,
+)  # fmt: skip
+GUARANTEE = Gauge(
+    "slotwise_guarantee_share", "Intensity up to which the policy is proven to be stable; 0: nothing is proven",
+    registry=REGISTRY,
+)  # fmt: skip
+OLDEST = Gauge(
+    "slotwise_oldest_wait_seconds", "How long the oldest waiting job has waited", ["type"], registry=REGISTRY
+)
+ALARM = Gauge("slotwise_alarm", "1: this alarm is raised", ["kind"], registry=REGISTRY)
+KINDS = ("trouble", "fault", "servers", "starvation", "overload", "forecast")  # see `slotwise.live.alarms`
+
+
+def show_alarms(alarms: Sequence[Mapping[str, Any]], load: Load | None, board: Board) -> None:
+    """Show alarms, the observed load and the oldest waits of a board. What is not known yet is NaN."""
+    raised = {alarm["kind"] for alarm in alarms}
+    for kind in KINDS:
+        ALARM.labels(kind).set(kind in raised)
+    INTENSITY.set(math.nan if load is None or load.intensity is None else load.intensity)
+    LOAD_HEADROOM.set(math.nan if load is None or load.headroom is None else load.headroom)
+    GUARANTEE.set(math.nan if load is None or load.intensity is None else load.share or 0.0)
+    OLDEST.clear()
+    for name, (_, _, since) in board.queues.items():
+        OLDEST.labels(name).set(0.0 if since is None else max(0.0, board.now - since))
 
 
 def measure(ledger: Ledger, _now: float) -> Callable[[], None]:

@@ -22,11 +22,14 @@ from slotwise.live.api.gate import LOOPBACK
 from slotwise.live.api.limits import RATE, WAITING, Limits
 from slotwise.live.auth import Guard, keep_own_token
 from slotwise.live.changes.starting import Source
+from slotwise.live.dashboard.sessions import Sessions, keep_key
+from slotwise.live.demo import DemoEngine, Visitor
+from slotwise.live.demo import setup as demo_setup
 from slotwise.live.home import Home
 from slotwise.live.restart import Setup
 from slotwise.live.retention import DAY, Retention
 from slotwise.live.service import Service
-from slotwise.live.settings import prepare
+from slotwise.live.settings import Ready, prepare
 from slotwise.live.store import open_store
 from slotwise.live.time_limits import TimeLimits
 from slotwise.scheduling import POLICIES, make_policy
@@ -62,6 +65,7 @@ class Options(NamedTuple):
     times: TimeLimits = TimeLimits()
     apply: bool = False
     """take over what differs in the cluster file"""
+    demo: bool = False
 
 
 class JsonLines(logging.Formatter):
@@ -148,7 +152,10 @@ def serve(options: Options) -> None:
     store = open_store(options.store)
     try:
         home = Home(store, options.engine, options.folder, moved=options.moved)
-        ready = prepare(options.source, options.engine, home.folder, speed=options.speed, slurm=options.slurm)
+        if options.demo:
+            ready = Ready(DemoEngine(speed=options.speed, world=home.folder / "world"), demo_setup())
+        else:
+            ready = prepare(options.source, options.engine, home.folder, speed=options.speed, slurm=options.slurm)
         compile_ahead(ready.setup)
         retention = Retention(journal=options.keep_days * DAY, jobs=options.keep_days * DAY)
         service = Service(
@@ -164,6 +171,7 @@ def serve(options: Options) -> None:
         store.close()
         sock.close()
         raise
+    visitor = Visitor(service, ready.engine, speed=options.speed) if isinstance(ready.engine, DemoEngine) else None
     try:
         port = sock.getsockname()[1]
         guard = Guard(store)
@@ -178,6 +186,8 @@ def serve(options: Options) -> None:
                 hosts,
                 Limits(store.waiting_of, rate=options.rate, waiting=options.waiting),
                 options.times,
+                Sessions(guard, keep_key(home.folder / "session-key")),
+                f"{scheme}://{'127.0.0.1' if options.host in ('0.0.0.0', '::') else shown}:{port}",
             ),
             log_config=None,
             access_log=False,
@@ -190,8 +200,12 @@ def serve(options: Options) -> None:
         gc.freeze()  # what was loaded stays: it need not be looked through again and again
         gc.set_threshold(400_000, 20, 50)  # a bulk submission makes 100,000 objects that all go
         sys.setswitchinterval(SWITCH_SECONDS)
+        if visitor is not None:
+            visitor.start()
         Server(config, f"{scheme}://{shown}:{port}", service).run(sockets=[sock])
     finally:
+        if visitor is not None:
+            visitor.stop()
         service.close()
     if service.loop.failure is not None:
         raise SlotwiseError(service.loop.trouble or "the service failed")

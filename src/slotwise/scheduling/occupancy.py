@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from slotwise.core.state import CLASS, COUNT, HEAD, MODE, PRESENT, SERVER_COLUMNS, STALLED, STATUS, TYPE
 from slotwise.scheduling.scheduler import Scheduler
-from slotwise.scheduling.state import CLASS, COUNT, HEAD, MODE, PRESENT, SERVER_COLUMNS, STALLED, STATUS, TYPE
 
 
 class Occupancy(NamedTuple):

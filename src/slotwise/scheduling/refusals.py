@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from slotwise.core.state import CLASS, DRAINING, MODE, PRESENT, STALLED, STATUS
 from slotwise.scheduling.scheduler import Scheduler
-from slotwise.scheduling.state import CLASS, DRAINING, MODE, PRESENT, STALLED, STATUS
 
 
 class Why(StrEnum):

@@ -11,12 +11,14 @@ from starlette.exceptions import HTTPException
 
 from slotwise._version import __version__
 from slotwise.errors import InputError
-from slotwise.live.api import changes, cluster, jobs, status, stream, tokens
+from slotwise.live.api import board, changes, cluster, history, jobs, status, stream, tokens
 from slotwise.live.api.common import House, Refusal, problem
 from slotwise.live.api.gate import LOOPBACK, Gate
 from slotwise.live.api.limits import Limits
 from slotwise.live.api.models import Problem
 from slotwise.live.auth import Guard
+from slotwise.live.dashboard import pages
+from slotwise.live.dashboard.sessions import Sessions
 from slotwise.live.inbox import FullError
 from slotwise.live.loop import NotReadyError
 from slotwise.live.service import Service
@@ -32,6 +34,8 @@ def make_app(
     hosts: Iterable[str] = LOOPBACK,
     limits: Limits | None = None,
     times: TimeLimits | None = None,
+    sessions: Sessions | None = None,
+    address: str = "",
 ) -> FastAPI:
     """The application."""
     app = FastAPI(
@@ -42,10 +46,17 @@ def make_app(
         docs_url=None,  # pages that load scripts from elsewhere; the description itself is at /openapi.json
         redoc_url=None,
     )
-    house = House(service, guard, limits or Limits(service.store.waiting_of), times or TimeLimits())
+    house = House(
+        service,
+        guard,
+        limits or Limits(service.store.waiting_of),
+        sessions or Sessions(guard),
+        times or TimeLimits(),
+        address,
+    )
     app.state.house = house
     service.loop.on_commit = house.news.tell
-    for part in (jobs, changes, cluster, status, tokens, stream):
+    for part in (board, history, jobs, changes, cluster, status, tokens, stream, pages):
         app.include_router(part.routes(house))
     say_errors(app)
     app.add_middleware(Gate, hosts=list(hosts))

@@ -11,11 +11,21 @@ from pydantic import ValidationError
 
 from slotwise.errors import InputError
 from slotwise.live.api.common import House, Operator, Reader, Refusal, done
-from slotwise.live.api.models import Change, ClusterView, Drain, Explained, NewServer, ServerView, shown_status
+from slotwise.live.api.models import (
+    Change,
+    ClusterView,
+    Drain,
+    Explained,
+    NewServer,
+    PolicyView,
+    ServerView,
+    shown_status,
+)
 from slotwise.live.engines.protocol import ServerUp
 from slotwise.live.ledger import Ledger
 from slotwise.live.restart import Setup
 from slotwise.model import JobType, ServerClass
+from slotwise.policies import POLICIES
 
 
 @contextmanager
@@ -124,6 +134,15 @@ def routes(house: House) -> APIRouter:
     async def cluster(caller: Reader) -> ClusterView:
         """Types, classes, policy, and how much waits."""
         return await done(loop.ask(lambda ledger, _: view(ledger, service.engine.name)))
+
+    @router.get("/policies")
+    async def policies(caller: Reader) -> list[PolicyView]:
+        """The policies that the service can use."""
+
+        def listed() -> list[PolicyView]:
+            return [PolicyView(name=one.name, summary=one.summary) for one in POLICIES.values()]
+
+        return await asyncio.to_thread(listed)
 
     @router.patch("/cluster")
     async def change(what: Change, caller: Operator) -> ClusterView:

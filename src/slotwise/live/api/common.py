@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from fastapi import Depends, Query, Request
 from fastapi.responses import JSONResponse
@@ -14,9 +14,13 @@ from fastapi.responses import JSONResponse
 from slotwise.live.api.limits import Limits
 from slotwise.live.api.news import News
 from slotwise.live.auth import Caller, Guard
+from slotwise.live.dashboard.sessions import Sessions
 from slotwise.live.service import Service
 from slotwise.live.store.records import Job
 from slotwise.live.time_limits import TimeLimits
+
+if TYPE_CHECKING:
+    from slotwise.live.api.board import Boards
 
 T = TypeVar("T")
 LARGEST_NUMBER = 2**53
@@ -47,8 +51,13 @@ class House:
     service: Service
     guard: Guard
     limits: Limits
+    sessions: Sessions
     times: TimeLimits = field(default_factory=TimeLimits)
+    address: str = ""
+    """where browsers reach the service"""
     news: News = field(default_factory=News)
+    boards: Boards = field(init=False)
+    """set by the routes of the board"""
 
     async def job(self, number: int, caller: Caller) -> Job:
         """A job that the caller may see."""
@@ -69,7 +78,11 @@ def caller_with(role: str) -> Callable[[Request], Caller]:
 
     def check(request: Request) -> Caller:
         house: House = request.app.state.house
-        caller = house.guard.caller(request.headers.get("authorization"))
+        given = request.headers.get("authorization")
+        if given is None:
+            caller = house.sessions.caller(request.method, request.headers)
+        else:
+            caller = house.guard.caller(given)
         if caller is None:
             raise Refusal(401, "no valid token; send Authorization: Bearer ...")
         if not caller.may(role):

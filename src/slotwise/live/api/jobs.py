@@ -158,6 +158,7 @@ def routes(house: House) -> APIRouter:
         since: float | None = None,
         sort: str = "id",
         skip: Number = 0,
+        search: Annotated[str | None, Query(max_length=200, description="a part of the name, or a number")] = None,
     ) -> JobPage:
         """Jobs, newest first; all conditions hold. `next` is the `after` of the next page.
 
@@ -165,7 +166,7 @@ def routes(house: House) -> APIRouter:
         if sort not in ORDERS:
             raise InputError(f"{sort!r} is no order", where="sort", remedy=f"use one of: {', '.join(ORDERS)}")
         asked = query_of(caller, state, type, server, array, name, tenant, id, since)._replace(
-            after=after, limit=limit, ascending=oldest_first, order=sort, skip=skip
+            after=after, limit=limit, ascending=oldest_first, order=sort, skip=skip, search=search
         )
         found = await asyncio.to_thread(store.jobs, asked)
         return JobPage.model_construct(

@@ -161,6 +161,13 @@ class ClusterView(Model):
     fault: str | None = Field(description="the last thing that the policy did wrong")
 
 
+class PolicyView(Model):
+    """A policy by name."""
+
+    name: str
+    summary: str
+
+
 class Change(Model):
     """What to change while jobs run; what is left out stays."""
 

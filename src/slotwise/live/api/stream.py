@@ -12,8 +12,8 @@ from prometheus_client import generate_latest
 
 from slotwise.live import metrics
 from slotwise.live.api.common import House, Number, Reader, done
-from slotwise.live.auth import EVERYONE, Caller
-from slotwise.live.store.records import Query as JobQuery
+from slotwise.live.api.history import visible
+from slotwise.live.auth import Caller
 
 ROWS = 1000
 QUIET_SECONDS = 15.0
@@ -41,28 +41,15 @@ def routes(house: House) -> APIRouter:
     router = APIRouter()
     loop, store = house.service.loop, house.service.store
 
-    def own_numbers(numbers: tuple[int, ...], tenant: str) -> set[int]:
-        found: set[int] = set()
-        for at in range(0, len(numbers), 500):
-            found.update(
-                job.id for job in store.jobs(JobQuery(ids=numbers[at : at + 500], tenant=tenant, limit=500))
-            )
-        return found
-
     async def rows_from(seq: int, caller: Caller, follow: bool) -> AsyncIterator[str]:
         yield f": from {seq}\n\n"  # a client whose connection ends before the first row comes back with this number
         while True:
             entries = await asyncio.to_thread(store.entries, seq, limit=ROWS)
-            parsed = [(entry, json.loads(entry.event)) for entry in entries]
-            if caller.tenant != EVERYONE:
-                numbers = tuple({row["job"] for _, row in parsed if "job" in row})
-                mine = await asyncio.to_thread(own_numbers, numbers, caller.tenant)
-                parsed = [(entry, row) for entry, row in parsed if row.get("job") in mine]
-            for entry, row in parsed:
-                data = {**row, "placements": json.loads(entry.placements) if caller.tenant == EVERYONE else []}
-                if entry.note is not None:
-                    data["note"] = json.loads(entry.note)
-                yield f"id: {entry.seq}\nevent: {row['event']}\ndata: {json.dumps(data)}\n\n"
+            for row in await asyncio.to_thread(visible, store, entries, caller):
+                data = {**row.event, "placements": row.placements}
+                if row.note is not None:
+                    data["note"] = row.note
+                yield f"id: {row.seq}\nevent: {row.event['event']}\ndata: {json.dumps(data)}\n\n"
             if entries:
                 seq = entries[-1].seq
             elif not follow or loop.ended.is_set():
@@ -99,6 +86,7 @@ def routes(house: House) -> APIRouter:
         """For Prometheus."""
         if loop.trouble is None:
             await asyncio.to_thread(await done(loop.ask(metrics.measure)))
+            await house.boards.full()  # with its alarms and the observed load
         metrics.INBOX.set(len(loop.inbox))
         metrics.READY.set(loop.trouble is None)
         return PlainTextResponse(generate_latest(metrics.REGISTRY), media_type="text/plain; version=0.0.4")

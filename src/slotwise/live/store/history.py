@@ -85,7 +85,7 @@ def queues(
             length += came[at] - int(gone)
             lengths_of.append(length)
             started.append(int(placed))
-            waits.append(float(waited) / int(placed) if placed else None)
+            waits.append(float(waited or 0.0) / int(placed) if placed else None)
         found.append(Series(name, lengths_of, came, started, waits))
     return found
 

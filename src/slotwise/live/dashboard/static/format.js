@@ -1,0 +1,48 @@
+// Times in the viewer's zone, durations and amounts, as people read them.
+
+const day = new Intl.DateTimeFormat(undefined, { year: "numeric", month: "short", day: "numeric" });
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const whole = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
+
+/** A time of today as such, another with its date. */
+export function when(seconds) {
+  if (seconds === null || seconds === undefined) return "–";
+  const then = new Date(seconds * 1000);
+  const today = day.format(new Date()) === day.format(then);
+  return today ? clock.format(then) : `${day.format(then)}, ${clock.format(then)}`;
+}
+
+export const exactly = (seconds) => (seconds == null ? "" : whole.format(new Date(seconds * 1000)));
+
+/** A duration in its two largest units: 45 s, 3 min 20 s, 2 h 5 min, 3 d 4 h. */
+export function span(seconds) {
+  if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return "–";
+  const s = Math.max(0, seconds);
+  if (s < 10) return `${s.toFixed(1)} s`;
+  if (s < 60) return `${Math.round(s)} s`;
+  const m = Math.round(s / 60);
+  if (s < 600) {
+    const rest = Math.round(s % 60);
+    return rest && rest < 60 ? `${Math.floor(s / 60)} min ${rest} s` : `${m} min`;
+  }
+  if (m < 60) return `${m} min`;
+  const h = Math.floor(m / 60);
+  if (h < 48) return m % 60 ? `${h} h ${m % 60} min` : `${h} h`;
+  return `${Math.floor(h / 24)} d ${h % 24} h`;
+}
+
+const few = new Intl.NumberFormat("en", { maximumSignificantDigits: 4, useGrouping: true });
+const count = new Intl.NumberFormat("en");
+
+export const amount = (x) => (x === null || x === undefined ? "–" : few.format(x));
+export const number = (x) => (x === null || x === undefined ? "–" : count.format(x));
+export const percent = (x) => (x === null || x === undefined ? "–" : `${Math.round(100 * x)} %`);
+
+/** {"cpu": 4, "memory": 0} as "4 cpu". */
+export function amounts(values, { zeros = false } = {}) {
+  const parts = Object.entries(values || {}).filter(([, x]) => zeros || x).map(([name, x]) => `${amount(x)} ${name}`);
+  return parts.length ? parts.join(", ") : "nothing";
+}
+
+/** "1 job", "2 jobs". */
+export const several = (n, one, more = `${one}s`) => `${number(n)} ${n === 1 ? one : more}`;

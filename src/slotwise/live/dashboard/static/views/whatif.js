@@ -1,0 +1,97 @@
+// What if: the next hours under another cluster, policy or load, beside going on as now; and what keeps free capacity from being used.
+
+import { useEffect, useState } from "preact/hooks";
+import { get, post } from "../api.js";
+import { amount, amounts, percent, span } from "../format.js";
+import { html, Problem, ServerLink, Table, useLoaded, useReady, Waiting } from "../ui.js";
+
+const EMPTY = { add: "", addCount: 1, remove: "", removeCount: 1, drain: "", policy: "", type: "", rate: 1.5, hours: 2 };
+
+function body(form) {
+  const asked = { hours: Number(form.hours) };
+  if (form.add) asked.add = { [form.add]: Number(form.addCount) };
+  if (form.remove) asked.remove = { [form.remove]: Number(form.removeCount) };
+  if (form.drain) asked.drain = [form.drain];
+  if (form.policy) asked.policy = form.policy;
+  if (form.type) asked.rate = { [form.type]: Number(form.rate) };
+  return asked;
+}
+
+/** A figure with its interval. */
+const Between = ({ of, format }) => (of ? html`<span>${format(of.p50)} <span class="hint">(${format(of.p10)} to ${format(of.p90)})</span></span>` : html`<span>–</span>`);
+
+function Compared({ found }) {
+  if (!found.now || !found.then) return html`<p>Not known yet${found.reason ? `: ${found.reason}` : ""}.</p>`;
+  const { now, then } = found;
+  const names = [...new Set([...Object.keys(now.types || {}), ...Object.keys(then.types || {})])];
+  const tenants = [...new Set([...Object.keys(now.tenants || {}), ...Object.keys(then.tenants || {})])];
+  const row = (title, one, two, format) => html`<tr><th scope="row">${title}</th><td><${Between} of=${one} format=${format} /></td><td><${Between} of=${two} format=${format} /></td></tr>`;
+  const used = Object.keys(now.utilisation || {});
+  const change = found.change && found.change.wait;
+  return html`<section class="panel"><h2>Side by side, over the next ${found.hours} h</h2>
+    ${change ? html`<p>Mean waits become <strong class=${change.p50 > 0 ? "up" : "downward"}>${span(Math.abs(change.p50))} ${change.p50 > 0 ? "longer" : "shorter"}</strong>
+      ${" "}(8 in 10 runs: ${amount(change.p10)} to ${amount(change.p90)} s).</p>` : null}
+    <${Table} label=${`From ${found.runs ?? "several"} runs of each; in brackets the range of 8 in 10 runs`} head=${["", "going on as now", "with the change"]}>
+      ${row("waiting jobs, mean", now.queue && now.queue.mean, then.queue && then.queue.mean, amount)}${row("waiting jobs at the end", now.queue && now.queue.end, then.queue && then.queue.end, amount)}
+      ${row("starved jobs", now.starved, then.starved, amount)}
+      ${used.map((name) => row(`${name} in use`, now.utilisation[name], (then.utilisation || {})[name], percent))}
+      <tr><th scope="row">headroom</th><td>${now.headroom == null ? "–" : percent(now.headroom)}</td><td>${then.headroom == null ? "–" : percent(then.headroom)}</td></tr>
+      ${names.map((name) => row(`wait of ${name}`, (now.types[name] || {}).wait, (then.types[name] || {}).wait, span))}
+      ${tenants.map((name) => row(`wait of tenant ${name}`, (now.tenants[name] || {}).wait, (then.tenants[name] || {}).wait, span))}<//></section>`;
+}
+
+function Advice() {
+  const { value, error } = useLoaded(() => get("/v1/advice"), [], 30);
+  let shown;
+  if (error) shown = html`<p class="hint">${error.status === 404 ? "This service gives no such advice." : error.message}</p>`;
+  else if (!value) shown = html`<p class="hint">Loading …</p>`;
+  else {
+    shown = html`<p>Free: ${amounts(value.free)}. Of that no waiting or usual job can use ${amounts(value.unusable)}.</p>
+      ${(value.servers || []).length ? html`<${Table} label="Servers whose free capacity is of no use now" head=${["server", "unusable", "until (likely)", "fits then"]}>
+        ${value.servers.slice(0, 15).map((one) => html`<tr key=${one.server}><th scope="row"><${ServerLink} name=${one.server} /></th><td>${amounts(one.unusable)}</td><td>${one.until ? `in ${span(one.until.p50)}` : "–"}</td><td>${one.fits_then || "–"}</td></tr>`)}<//>` : null}
+      ${(value.drains || []).length ? html`<${Table} label="What a drain would free" head=${["drain", "for type", "empty after (likely)", "jobs that then fit"]}>
+        ${value.drains.slice(0, 10).map((one) => html`<tr key=${`${one.server} ${one.type}`}><th scope="row"><${ServerLink} name=${one.server} /></th><td>${one.type}</td><td>${one.after ? span(one.after.p50) : "–"}</td><td class="num">${one.gains}</td></tr>`)}<//>` : null}`;
+  }
+  return html`<section class="panel"><h2>Free capacity that nothing can use</h2><p class="hint">Nothing is moved: this only says what is held, by what, and until when.</p>${shown}</section>`;
+}
+
+export function WhatIf({ board }) {
+  const [form, setForm] = useState(EMPTY);
+  const [found, setFound] = useState(null);
+  const [error, setError] = useState(null);
+  const [busy, setBusy] = useState(false);
+  const [policies, setPolicies] = useState([]);
+  useEffect(() => { get("/v1/policies").then(setPolicies, () => setPolicies([])); }, []);
+  useReady(true);
+  const set = (name) => (event) => setForm({ ...form, [name]: event.target.value });
+  const asked = body(form);
+  const nothing = Object.keys(asked).length === 1;
+  const run = async (event) => {
+    event.preventDefault();
+    setBusy(true);
+    setError(null);
+    try {
+      setFound(await post("/v1/whatif", asked));
+    } catch (failed) {
+      setError(failed.status === 404 ? { message: "This service makes no forecasts." } : failed);
+    }
+    setBusy(false);
+  };
+  const classes = board.classes.map((one) => html`<option value=${one.name}>${one.name}</option>`);
+  return html`<h1>What if</h1><p class="hint">Runs the cluster forward from this moment, as it is and with the change. Nothing is changed.</p>
+    <section class="panel"><form class="fields" onSubmit=${run}>
+      <label>Add servers of class <select value=${form.add} onChange=${set("add")}><option value="">none</option>${classes}</select></label>
+      <label>how many to add <input type="number" min="1" max="10000" value=${form.addCount} onInput=${set("addCount")} /></label>
+      <label>Remove servers of class <select value=${form.remove} onChange=${set("remove")}><option value="">none</option>${classes}</select></label>
+      <label>how many to remove <input type="number" min="1" max="10000" value=${form.removeCount} onInput=${set("removeCount")} /></label>
+      <label>Drain the server <input list="servers" value=${form.drain} placeholder="none" onInput=${set("drain")} /></label>
+      <datalist id="servers">${board.names.slice(0, 500).map((name) => html`<option value=${name}></option>`)}</datalist>
+      <label>Policy <select value=${form.policy} onChange=${set("policy")}><option value="">${board.policy} (as now)</option>
+        ${policies.filter((one) => one.name !== board.policy).map((one) => html`<option value=${one.name}>${one.name}</option>`)}</select></label>
+      <label>More or fewer jobs of type <select value=${form.type} onChange=${set("type")}><option value="">none</option>${board.types.map((one) => html`<option value=${one.name}>${one.name}</option>`)}</select></label>
+      <label>times as many <input type="number" min="0" max="100" step="0.1" value=${form.rate} onInput=${set("rate")} /></label>
+      <label>Over the next hours <input type="number" min="0.1" max="168" step="0.1" value=${form.hours} onInput=${set("hours")} /></label>
+      <button type="submit" class="primary" disabled=${busy || nothing}>${busy ? "Running …" : "Run both"}</button>
+    </form>${nothing ? html`<p class="hint">Choose at least one change.</p>` : null}<${Problem} error=${error} /></section>
+    ${found ? html`<${Compared} found=${found} />` : null}<${Advice} />${busy ? html`<${Waiting} what="Running forward" />` : null}`;
+}
