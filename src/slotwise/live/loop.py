@@ -193,6 +193,8 @@ class Loop:
             ledger.retire_types(now)
         for item in items:
             if isinstance(item, Request):
+                if not item.future.set_running_or_notify_cancel():
+                    continue  # its client has gone before the loop came to it; from here on it cannot be cancelled
                 before = ledger.seq
                 try:
                     answers.append((item.future, item.act(ledger, now)))
