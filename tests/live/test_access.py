@@ -48,6 +48,7 @@ NEEDS = {
     ("GET", "/v1/events"): "read",
     ("GET", "/v1/jobs/counts"): "read",
     ("POST", "/v1/jobs/cancel"): "submit",
+    ("GET", "/v1/status"): "read",
     ("GET", "/v1/policies"): "read",
     ("GET", "/v1/board"): "read",
     ("GET", "/v1/board/changes"): "read",
