@@ -51,12 +51,6 @@ PACKAGES = (
         {"axe.min.js": "axe.js"},
         FOR_TESTS,
     ),
-    Package(
-        "axe-core@4.14.0",
-        "sha512-9WTZxEjsZ7b13TH8JPmbV2z8CHbl80/2hm3XPEG4JgNdQLK81IBRXmSxHfMAOkSqQeRxT/0dwNDz2GOm3zzpcQ==",
-        {"axe.min.js": "axe.js"},
-        FOR_TESTS,
-    ),
 )
 
 
