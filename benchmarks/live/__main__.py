@@ -1,11 +1,11 @@
-"""`python -m benchmarks.live [short] [load]`: the live service, beside other tools in the same run."""
+"""`python -m benchmarks.live [startup] [short] [load]`: the live service, beside other tools in the same run."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
 
-PARTS = ("short", "load")
+PARTS = ("startup", "short", "load")
 
 
 def main() -> int:

@@ -37,12 +37,12 @@ class Process:
         }  # fmt: skip
         self.folder = folder
         self.options = options
-        self.address = ""
+        self.address, self.port = "", "0"
 
     def start(self) -> None:
         self.errors = open(self.folder / "errors", "ab")  # noqa: SIM115
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "slotwise", "serve", *self.options, "--port", "0"],
+            [sys.executable, "-m", "slotwise", "serve", *self.options, "--port", self.port],
             cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=self.errors, text=True,
         )  # fmt: skip
         assert self.process.stdout is not None
@@ -51,6 +51,7 @@ class Process:
             self.end(signal.SIGKILL)
             raise AssertionError((self.folder / "errors").read_text())
         self.address = line.split()[-1]
+        self.port = self.address.rpartition(":")[2]  # the same after a restart, for clients that wait for it
 
     def end(self, how: int = signal.SIGTERM) -> int:
         self.process.send_signal(how)
@@ -64,7 +65,8 @@ class Process:
         """Nothing is left running, whatever happened."""
         if self.process.poll() is None:
             self.end(signal.SIGKILL)
-        kill_supervisor(self.folder / "slotwise.files" / "local")
+        for lock in self.folder.glob("**/local/lock"):
+            kill_supervisor(lock.parent)
 
     def command(self, *argv: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -118,6 +118,59 @@ def test_wait_streams_and_exits_as_the_job_does(run: Run) -> None:
     assert env.out == "b c\n/\n"
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--", "no-such-command"], 127, "failed, exit code 127: cannot be executed: no such command: no-such-command"),
+        (["--", "/etc/passwd"], 126, "failed, exit code 126: cannot be executed: Permission denied: /etc/passwd"),
+        (["--cwd", "/none", "--", "pwd"], 127, "no such working directory (No such file or directory): /none"),
+        (["--time", "0.2s", "--", "sleep", "60"], 124, "failed, signal 15: time limit of 0.2 s exceeded"),
+        (["--", "sh", "-c", "exit 125"], 1, "failed, exit code 125 (reported as 1)"),
+        (["--", "sh", "-c", "kill -INT $$"], 1, "failed, signal 2 (reported as 1)"),
+        (["--", "sh", "-c", "exit 7"], 7, "failed, exit code 7"),
+        (["--needs", "cpu=999", "--", "true"], 125, "no server can hold"),
+        (["--nonsense", "--", "true"], 125, "no option --nonsense"),
+        (["--server", "http://127.0.0.1:9", "--", "true"], 125, "no service answers"),
+    ],
+)  # fmt: skip
+def test_waiting_says_how_it_ended(run: Run, words: list[str], code: int, said: str) -> None:
+    ran = run("submit", "--wait", *words)
+    assert (ran.code, ran.out) == (code, "")
+    assert said in ran.err.splitlines()[-1]
+
+
+def test_a_time_limit_is_shown(run: Run) -> None:
+    made = run(
+        "submit", "--wait", "--json", "--time", "0.2s", "--warn", "CONT@0.1s", "--grace", "1s", "--", "sleep", "60"
+    )
+    shown = json.loads(run("job", str(json.loads(made.out)["id"]), "--json").out)
+    assert (shown["state"], shown["time"], shown["grace"]) == ("failed", 0.2, 1)
+    assert (shown["warn"], shown["reason"]) == ({"signal": "CONT", "before": 0.1}, "time limit of 0.2 s exceeded")
+
+
+def test_status_and_lists(run: Run) -> None:
+    first = json.loads(run("submit", "--json", "--name", "unlike others", "--array", "1-3", "--", "true").out)[
+        "ids"
+    ][0]
+    found = json.loads(run("status", "--json").out)
+    assert {"servers", "jobs", "trouble"} <= found.keys()
+    assert sum(found["jobs"].values()) >= 3
+    assert "trouble: " in run("status").out
+    part = run("jobs", "--name", "unlike others", "--limit", "2")
+    assert part.err == "slotwise: 2 of 3 jobs; --limit 0 lists all\n"
+    assert len(part.out.splitlines()) == 3
+    assert run("jobs", "--name", "unlike others", "--limit", "0").err == ""
+    oldest = json.loads(
+        run("jobs", "--since", "1d", "--array", str(first), "--sort", "submitted", "--reverse", "--json").out
+    )
+    assert [job["id"] for job in oldest] == [first, first + 1, first + 2]
+    counts = json.loads(run("jobs", "--count", "--name", "unlike others", "--json").out)
+    assert sum(counts.values()) == 3
+    assert run("cancel").code == 2
+    assert run("cancel", "--all", "1").code == 2
+    assert json.loads(run("cancel", "--array", str(first), "--json").out)["errors"] == {}
+
+
 def test_a_relative_directory_is_the_callers(run: Run, process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(process.folder)
     (process.folder / "below").mkdir()

@@ -12,18 +12,30 @@ from typing import Annotated
 import typer
 
 from slotwise.errors import InputError, SlotwiseError
+from slotwise.live.addresses import state_folder
 
 StoreOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--store",
         metavar="URL",
         envvar="SLOTWISE_STORE",
-        help="where everything is kept: sqlite:///FILE or postgresql://...",
+        help="where everything is kept: sqlite:///FILE or postgresql://... (default: slotwise.db of this folder if there is one, else of "
+        "~/.local/state/slotwise)",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON on standard output")]
-DEFAULT_STORE = "sqlite:///slotwise.db"
+
+
+def store_of(given: str | None) -> str:
+    """Return the address of the store: the given one, or the default."""
+    if given is not None:
+        return given
+    if Path("slotwise.db").exists():
+        return "sqlite:///slotwise.db"
+    folder = state_folder()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return f"sqlite:///{folder / 'slotwise.db'}"
 
 
 def needs_extra(*names: str) -> None:
@@ -46,7 +58,7 @@ def serve(
     ] = None,
     host: Annotated[str, typer.Option("--host", help="the address to listen on")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any free one")] = 8700,
-    store: StoreOption = DEFAULT_STORE,
+    store: StoreOption = None,
     folder: Annotated[
         Path | None,
         typer.Option("--folder", help="where the engine keeps its files and outputs (default: beside the store)"),
@@ -149,7 +161,7 @@ def serve(
         chosen,
         host,
         port,
-        store,
+        store_of(store),
         folder,
         standby,
         speed,
@@ -170,7 +182,7 @@ def serve(
         run(options)
 
 
-def replay(store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False) -> None:
+def replay(store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Feed the journal through the core again and compare every decision with the recorded one.
 
     \b
@@ -181,7 +193,7 @@ def replay(store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False) -> N
     from slotwise.live.replay import replay as again
     from slotwise.live.store import open_store
 
-    kept = open_store(store)
+    kept = open_store(store_of(store))
     try:
         found = again(kept)
     finally:
@@ -199,7 +211,7 @@ def replay(store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False) -> N
 
 def backup(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="the backup to write")],
-    store: StoreOption = DEFAULT_STORE,
+    store: StoreOption = None,
 ) -> None:
     """Write a backup of everything, while the service runs or not.
 
@@ -211,7 +223,7 @@ def backup(
     from slotwise.live.store import open_store
     from slotwise.live.store.backup import save
 
-    kept = open_store(store)
+    kept = open_store(store_of(store))
     try:
         print(f"{save(kept, file):,} rows in {file}")
     finally:
@@ -220,7 +232,7 @@ def backup(
 
 def restore(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="a file of `slotwise backup`")],
-    store: StoreOption = DEFAULT_STORE,
+    store: StoreOption = None,
     with_tokens: Annotated[
         bool, typer.Option("--with-tokens", help="also the tokens, those that were revoked since the backup, too")
     ] = False,
@@ -241,7 +253,7 @@ def restore(
     from slotwise.live.store import open_store
     from slotwise.live.store.backup import restore as fill
 
-    kept = open_store(store)
+    kept = open_store(store_of(store))
     try:
         kept.become_writer()
         rows = fill(kept, file, tokens=with_tokens, policy_code=allow_policy_code)

@@ -15,6 +15,7 @@ from slotwise.cli.waiting import NO_CODE, Waiting, named
 from slotwise.errors import InputError
 from slotwise.live.durations import seconds_of
 from slotwise.live.needs import parse_needs
+from slotwise.live.redirect import KEYS, check
 
 NAME_LENGTH = 40  # characters of a command that stand for its name
 
@@ -43,6 +44,7 @@ def request(argv: Sequence[str], **asked: Any) -> dict[str, Any]:
         "name": asked["name"] if asked["name"] is not None else shown_as(argv),
         "env": dict(map(variable, asked["env"])),
         "cwd": os.path.abspath(asked["cwd"] or "."),
+        **{key: os.path.abspath(asked[key]) for key in KEYS if asked[key]},
         "requires": {
             label: value.split("|") for label, value in (pair(one, "--requires") for one in asked["requires"])
         },
@@ -81,6 +83,12 @@ def warning(text: str) -> dict[str, Any]:
     return {"signal": signal, "before": seconds_of(before)}
 
 
+def stream_file(text: str) -> str:
+    """Read the name of a file that may have patterns."""
+    check(text)
+    return text
+
+
 def pair(text: str, where: str) -> tuple[str, str]:
     """Read NAME=VALUE."""
     name, equals, value = text.partition("=")
@@ -101,6 +109,15 @@ SUBMIT = Command(
         Option("name", "--name", "for people (default: the command)", "NAME"),
         Option("env", "--env", "without a value: that of this environment", "NAME[=VALUE]", repeatable=True),
         Option("cwd", "--cwd", "the working directory (default: this one)", "DIR"),
+        Option("stdin", "-i, --stdin", "read standard input from this file (default: empty)", "FILE", stream_file),
+        Option(
+            "stdout",
+            "-o, --stdout",
+            "write standard output to this file; %j is the job, %a the array index",
+            "FILE",
+            stream_file,
+        ),
+        Option("stderr", "-e, --stderr", "write standard error to this file", "FILE", stream_file),
         Option("requires", "--requires", "a label of the server", "LABEL=VALUE|...", repeatable=True),
         Option("key", "--key", "submitting twice with the same key submits once", "KEY"),
         Option(
@@ -133,7 +150,7 @@ SUBMIT = Command(
         "slotwise submit -- python train.py",
         "slotwise submit --needs cpu=2,memory=4G --wait -- make",
         "slotwise submit --time 2h --warn USR1@5m -- ./simulate",
-        "slotwise submit --array 1-1000 -- ./one.sh",
+        "slotwise submit --array 1-1000 -o out-%a.txt -- ./one.sh",
     ),
     passes_on=True,
     waiting_code=NO_CODE,

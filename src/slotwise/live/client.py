@@ -59,8 +59,9 @@ def job_of(values: dict[str, Any]) -> Job:
 def submission(argv: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
     """Return a job as the API takes it. The working directory is made absolute: the service does not know the caller's."""
     given = {name: value for name, value in options.items() if value is not None}
-    if "cwd" in given:
-        given["cwd"] = os.path.abspath(given["cwd"])
+    for name in ("cwd", "stdin", "stdout", "stderr"):
+        if name in given:
+            given[name] = os.path.abspath(given[name])
     return {"argv": list(argv), **given}
 
 

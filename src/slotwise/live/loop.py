@@ -30,6 +30,7 @@ from slotwise.live.engines.protocol import (
 )
 from slotwise.live.inbox import Inbox, Request
 from slotwise.live.ledger import Effects, Ledger, NewJob, how_many
+from slotwise.live.redirect import redirected
 from slotwise.live.retention import Retention
 from slotwise.live.spec import MAX_ARRAY, plain
 from slotwise.live.store.protocol import Store
@@ -354,5 +355,7 @@ def start_of(job: Job, placed: Placement, spec: dict[str, Any], size: dict[str, 
     demand = {**size, **needs}
     if job.array_index is not None:
         spec["array_index"] = job.array_index
+    if "argv" in spec:
+        spec["argv"] = redirected(spec, job.id, placed.attempt, job.array_id, job.array_index)
     spec["type"] = job.type
     return Start(job.id, placed.attempt, str(placed.server), spec, demand)

@@ -11,6 +11,8 @@ from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, with_
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
+from slotwise.live.redirect import check as check_pattern
+
 MAX_ARRAY = 100_000
 LONGEST_TIME = 1e9  # seconds, 31 years
 NOT_KEPT = {"key", "array", "name", "tenant"}
@@ -37,6 +39,17 @@ def a_directory(path: str | None) -> str | None:
     if path is not None and not path.startswith("/"):
         raise ValueError(f"{path!r} is relative; send an absolute path")
     return path
+
+
+def a_stream_file(path: str | None) -> str | None:
+    """Refuse a relative path, and patterns that are not known."""
+    if path is not None:
+        check_pattern(path)
+    return a_directory(path)
+
+
+PATTERNS = "absolute, with %j (job), %a (array index), %A (array) and %t (attempt); by default the service keeps it"
+StreamFile = Annotated[Text | None, AfterValidator(a_stream_file)]
 
 
 def variables(env: dict[str, str]) -> dict[str, str]:
@@ -95,6 +108,9 @@ class JobSpec(TypedDict, total=False):
         Field(description="the working directory, absolute; by default the home of the service's user"),
         AfterValidator(a_directory),
     ]
+    stdin: Annotated[StreamFile, Field(description=f"a file that standard input is read from; {PATTERNS}")]
+    stdout: Annotated[StreamFile, Field(description=f"a file that standard output goes to; {PATTERNS}")]
+    stderr: Annotated[StreamFile, Field(description=f"a file that standard error goes to; {PATTERNS}")]
     name: Annotated[
         str,
         StringConstraints(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$"),

@@ -84,6 +84,9 @@ class JobDetail(JobView):
     time: float | None = Field(description="time limit in seconds")
     warn: dict[str, Any] | None
     grace: float | None
+    stdin: str | None
+    stdout: str | None
+    stderr: str | None
     on_loss: str
 
     @classmethod
@@ -101,6 +104,9 @@ class JobDetail(JobView):
             time=spec.get("time"),
             warn=spec.get("warn"),
             grace=spec.get("grace"),
+            stdin=spec.get("stdin"),
+            stdout=spec.get("stdout"),
+            stderr=spec.get("stderr"),
             on_loss=spec.get("on_loss", "fail"),
         )
 
