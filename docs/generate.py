@@ -20,6 +20,7 @@ from pydantic_core import PydanticUndefined
 
 import slotwise
 from slotwise import planning, theory
+from slotwise.cli import waiting
 from slotwise.cli.main import COMMANDS, build
 from slotwise.core.contract.hooks import Hooks
 from slotwise.model import RateProfile, laws, scenario, shipped_scenarios
@@ -195,6 +196,7 @@ def cli_page() -> str:
         "Targets of `slotwise plan`: " + ", ".join(f"`{key}` ({words})" for key, words in MEANINGS.items()) + ".",
     ]
     lines += commands_of(app, "slotwise")
+    lines += ["", "## Exit codes of commands that wait", "", (inspect.getdoc(waiting) or "").partition("\n\n")[2]]
     return "\n".join(lines)
 
 

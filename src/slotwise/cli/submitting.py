@@ -99,8 +99,8 @@ def pair(text: str, where: str) -> tuple[str, str]:
 
 SUBMIT = Command(
     submit,
-    "Submit a command. It runs in the current directory unless --cwd says otherwise. With --wait, exit as the job does: see `Exit codes` of "
-    "the reference.",
+    "Submit a command. It runs in the current directory unless --cwd says otherwise. With --wait, exit as the job does: the reference lists the exit "
+    "codes.",
     (
         Argument("argv", "-- ARGV...", "the command and its arguments; no shell", many=True),
         Option("needs", "--needs", "what the job needs (default: one CPU)", "cpu=2,memory=4G"),
