@@ -153,7 +153,7 @@ def serve(
         raise InputError("has a cluster of its own", where="--demo", remedy="leave out the cluster and the engine")
     if demo:
         chosen = "simulated"
-    if demo and store == DEFAULT_STORE:  # nothing of a demo is worth keeping
+    if demo and store is None:  # nothing of a demo is worth keeping
         temporary = tempfile.TemporaryDirectory(prefix="slotwise-demo-")
         store = f"sqlite:///{temporary.name}/demo.db"
     options = Options(
