@@ -54,7 +54,7 @@ def serve(
         bool, typer.Option("--demo", help="a living cluster to look at: simulated servers, jobs, failures")
     ] = False,
     engine: Annotated[
-        str | None, typer.Option("--engine", metavar="ENGINE", help="what executes jobs: local, simulated or slurm")
+        str | None, typer.Option("--engine", metavar="ENGINE", help="what executes jobs: local, simulated, slurm or kubernetes")
     ] = None,
     host: Annotated[str, typer.Option("--host", help="the address to listen on")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any free one")] = 8700,
@@ -90,6 +90,26 @@ def serve(
             "--deadline", min=1, help="slurm: a placement not started after so many seconds is taken back"
         ),
     ] = 60.0,
+    kubeconfig: Annotated[
+        Path | None,
+        typer.Option(
+            "--kubeconfig",
+            metavar="FILE",
+            help="kubernetes: how to reach the API server (default: the pod's service account, KUBECONFIG or ~/.kube/config)",
+        ),
+    ] = None,
+    context: Annotated[str | None, typer.Option("--context", help="kubernetes: the kubeconfig's context")] = None,
+    scheduler_name: Annotated[
+        str, typer.Option("--scheduler-name", help="kubernetes: schedule pods with this schedulerName")
+    ] = "slotwise",
+    lease: Annotated[
+        str | None,
+        typer.Option(
+            "--lease",
+            metavar="NAMESPACE/NAME",
+            help="kubernetes: the Lease that the service holds while it schedules (default: named like the scheduler)",
+        ),
+    ] = None,
     keep_days: Annotated[
         float, typer.Option("--keep-days", min=0, help="how long ended jobs and journal rows are kept")
     ] = 30.0,
@@ -137,6 +157,7 @@ def serve(
       slotwise serve --demo --speed 5
       slotwise serve mine.toml --engine simulated --speed 10
       slotwise serve --engine slurm --store postgresql:///slotwise
+      slotwise serve --engine kubernetes --kubeconfig ~/.kube/config
     """
     needs_extra()
     from slotwise.cli.compiling import shown
@@ -166,6 +187,7 @@ def serve(
         standby,
         speed,
         {"partition": partition, "records": records, "deadline": deadline},
+        {"kubeconfig": kubeconfig, "context": context, "scheduler": scheduler_name, "lease": lease},
         keep_days,
         certificate,
         key,

@@ -36,8 +36,8 @@ class Fitting(NamedTuple):
 
 
 def main_resource(cluster: Cluster) -> int:
-    """Return the position of the resource that every job takes some of: `cpu`, or the first."""
-    return cluster.resources.index("cpu") if "cpu" in cluster.resources else 0
+    """Return the position of the resource that every job takes some of: `pods` (Kubernetes), `cpu`, or the first."""
+    return next((cluster.resources.index(name) for name in ("pods", "cpu") if name in cluster.resources), 0)
 
 
 def least_demand(cluster: Cluster) -> Decimal:

@@ -17,8 +17,19 @@ from slotwise.errors import InputError
 from slotwise.live.changes.plan import Plan, Running, has_settled, make_plan, rows_of
 from slotwise.live.changes.reshape import changed
 from slotwise.live.changes.target import Outgoing
+from slotwise.live.classes import reclassify
 from slotwise.live.demands import checked, exact
-from slotwise.live.engines.protocol import Ended, Lost, Refused, ServerDrained, ServerLost, ServerUp, Started
+from slotwise.live.engines.protocol import (
+    Ended,
+    Lost,
+    Refused,
+    ServerDrained,
+    ServerLost,
+    ServerRemoved,
+    ServersChanged,
+    ServerUp,
+    Started,
+)
 from slotwise.live.replay import as_json, encode
 from slotwise.live.store.records import (
     CANCELLED,
@@ -396,6 +407,46 @@ class Ledger:
             self._put(Server(fact.name, server_class, UP, None))
         elif server.status == DRAINING and (server.reason or "").startswith(BY_ENGINE):
             self.resume(fact.name, now)
+
+    def servers_changed(self, fact: ServersChanged, now: float) -> None:
+        """Move servers whose capacity or labels have changed to classes that have these, with the jobs they hold."""
+        for one in fact.servers:
+            if one.name not in self.servers or self.servers[one.name].status == AWAY:
+                self.server_up(one, now)
+        try:
+            self._reclassify(fact.servers, now)
+        except InputError as error:
+            if len(fact.servers) == 1:
+                log.warning("server %s keeps its class, drained: %s", fact.servers[0].name, error)
+                return
+            for one in fact.servers:  # a server that cannot move must not keep the others from it
+                self.servers_changed(ServersChanged((one,)), now)
+
+    def _reclassify(self, ups: Sequence[ServerUp], now: float) -> None:
+        before = {name: one.server_class for name, one in self.servers.items() if one.status != AWAY}
+        cluster = self.core.cluster
+        classes, moves = reclassify(cluster.servers, cluster.resources, before, ups)
+        opening = [
+            one.name for one in ups
+            if self.servers[one.name].status == UP or (self.servers[one.name].reason or "").startswith(BY_ENGINE)
+        ]  # fmt: skip
+        for name in moves:
+            self._refusals.pop(name, None)
+            if self.servers[name].status == UP:
+                self.drain(name, now, f"{BY_ENGINE}its capacity or its labels change")
+        if moves or classes != list(cluster.servers):
+            row: dict[str, Any] = {"classes": rows_of(classes)}
+            self._change(now, row | ({"reclass": moves} if moves else {}))
+        for name, server_class in moves.items():
+            self._put(self.servers[name]._replace(server_class=server_class))
+        for name in opening:
+            if self.servers[name].status == DRAINING:
+                self.resume(name, now)
+
+    def server_removed(self, fact: ServerRemoved, now: float) -> None:
+        """Forget a server that is gone for good."""
+        if fact.name in self.servers:
+            self.remove(fact.name, now)
 
     def server_drained(self, fact: ServerDrained, now: float) -> None:
         """The engine wants no more jobs on a server."""

@@ -16,6 +16,7 @@ from slotwise.live.clock import Clock
 from slotwise.live.engines.protocol import (
     Arrived,
     Configurable,
+    Deposed,
     Ended,
     Engine,
     Fact,
@@ -23,6 +24,8 @@ from slotwise.live.engines.protocol import (
     Refused,
     ServerDrained,
     ServerLost,
+    ServerRemoved,
+    ServersChanged,
     ServerUp,
     Start,
     Started,
@@ -35,7 +38,6 @@ from slotwise.live.retention import Retention
 from slotwise.live.spec import MAX_ARRAY, plain
 from slotwise.live.store.protocol import Store
 from slotwise.live.store.records import (
-    WAITING,
     FencedError,
     Job,
     Query,
@@ -276,6 +278,12 @@ class Loop:
                     ledger.server_drained(fact, now)
                 case ServerLost():
                     ledger.server_lost(fact, now)
+                case ServersChanged():
+                    ledger.servers_changed(fact, now)
+                case ServerRemoved():
+                    ledger.server_removed(fact, now)
+                case Deposed():
+                    raise FencedError(fact.reason)
                 case Arrived():
                     self._arrived(fact, now)
                 case Withdrawn():
@@ -305,13 +313,42 @@ class Loop:
             duration=fact.spec.get("duration"),
             body=fact.spec["body"],
         )
-        if self._by_key(self.ledger, new) is None:
+        known = self._by_key(self.ledger, new)
+        while known is not None and fact.again and self._has_ended(known[0]):
+            new = new._replace(key=f"{fact.key}#{known[0]}")
+            known = self._by_key(self.ledger, new)
+        if known is None:
             self.ledger.submit([new], now)
 
+    def _has_ended(self, number: int) -> bool:
+        if number in self.ledger.live:
+            return False
+        kept = self.store.job(number)
+        return kept is not None and kept.ended is not None
+
+    def _waiting_job(self, tenant: str, key: str) -> int | None:
+        """The job that arrived with this key, the newest of them, if it waits."""
+        number = None
+        while (known := self._by_key(self.ledger, NewJob(tenant, None, {}, {}, key=key))) is not None:
+            number = known[0]
+            if not self._has_ended(number):
+                return number if number not in self.ledger.live else None
+            key = f"{key.partition('#')[0]}#{number}"
+        return None
+
     def _withdrawn(self, fact: Withdrawn, now: float) -> None:
-        kept = self.store.job_by_key(self.engine.name, fact.key)
-        if kept is not None and kept.state == WAITING and kept.id not in self.ledger.live:
-            self.ledger.cancel(kept.id, now)
+        number = self._waiting_job(fact.tenant or self.engine.name, fact.key)
+        if number is not None:
+            self.ledger.cancel(number, now)
+
+    def why_waits(self, tenant: str, key: str) -> Future[str | None]:
+        """Explain why a job that came from the engine waits; None if it does not."""
+
+        def act(ledger: Ledger, now: float) -> str | None:
+            number = self._waiting_job(tenant, key)
+            return None if number is None else str(ledger.core.explain(number))
+
+        return self.ask(act)
 
     # -- effects ------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import time
 
 from slotwise.live.changes.starting import Source, compare
 from slotwise.live.clock import Clock
-from slotwise.live.engines.protocol import Engine
+from slotwise.live.engines.protocol import Attached, Engine
 from slotwise.live.home import Home
 from slotwise.live.loop import Loop
 from slotwise.live.restart import Setup, load, take_up
@@ -55,6 +55,8 @@ class Service:
             store.commit(batch)
             retention.checkpoint(store, ledger)
         retention.kept_at = max(seq for seq, _, _ in store.checkpoints())
+        if isinstance(engine, Attached):
+            engine.attach(ledger.core.cluster.resources, self.loop.why_waits)
         engine.open(self.loop.inbox.tell, self.epoch)
         take_up(self.loop, engine)
         log.info(

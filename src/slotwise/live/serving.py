@@ -52,6 +52,8 @@ class Options(NamedTuple):
     speed: float
     slurm: dict[str, Any]
     """options of that engine"""
+    kubernetes: dict[str, Any]
+    """options of that engine"""
     keep_days: float
     certificate: Path | None
     key: Path | None
@@ -155,7 +157,14 @@ def serve(options: Options) -> None:
         if options.demo:
             ready = Ready(DemoEngine(speed=options.speed, world=home.folder / "world"), demo_setup())
         else:
-            ready = prepare(options.source, options.engine, home.folder, speed=options.speed, slurm=options.slurm)
+            ready = prepare(
+                options.source,
+                options.engine,
+                home.folder,
+                speed=options.speed,
+                slurm=options.slurm,
+                kubernetes=options.kubernetes,
+            )
         compile_ahead(ready.setup)
         retention = Retention(journal=options.keep_days * DAY, jobs=options.keep_days * DAY)
         service = Service(

@@ -20,7 +20,7 @@ from slotwise.live.restart import Setup
 from slotwise.model import Cluster, JobType, Scenario, ServerClass, load_scenario
 from slotwise.model.reader import parse_scenario, parse_toml
 
-ENGINES = ("local", "simulated", "slurm")
+ENGINES = ("local", "simulated", "slurm", "kubernetes")
 
 
 class Ready(NamedTuple):
@@ -88,7 +88,13 @@ def smallest_type(cluster: Cluster) -> JobType:
 
 
 def prepare(
-    source: str | None, engine: str, folder: Path, *, speed: float = 1.0, slurm: Mapping[str, Any] | None = None
+    source: str | None,
+    engine: str,
+    folder: Path,
+    *,
+    speed: float = 1.0,
+    slurm: Mapping[str, Any] | None = None,
+    kubernetes: Mapping[str, Any] | None = None,
 ) -> Ready:
     """Read the cluster and make the engine; `folder` is where engines keep what they need."""
     if engine not in ENGINES:
@@ -111,6 +117,11 @@ def prepare(
 
         found = SlurmEngine(folder / "slurm", **(slurm or {}))
         return Ready(found, setup_of(cluster_from(found.shape()), scenario))
+    if engine == "kubernetes":
+        from slotwise.live.engines.kubernetes.engine import KubernetesEngine
+
+        nodes = KubernetesEngine(folder / "kubernetes", **(kubernetes or {}))
+        return Ready(nodes, setup_of(nodes.cluster(), scenario))
     if scenario is None:
         raise InputError(
             "is missing", where="CLUSTER.toml", remedy="the simulated engine needs a cluster to simulate"

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from slotwise.live.classes import moved
 from slotwise.model import Cluster, JobType, ServerClass, integers
 from slotwise.scheduling import Scheduler
 from slotwise.scheduling.events import Outcome, from_dict
@@ -38,10 +39,13 @@ def rebuilt(situation: Situation, row: Mapping[str, Any]) -> Scheduler:
     policy = row.get("policy")
     if policy is None and options:
         policy = situation.policy.name
+    classes = classes_of(row["classes"]) if "classes" in row else None
+    if "reclass" in row:  # of servers that are drained: the policy knows nothing of them
+        situation = moved(situation, classes or situation.classes, row["reclass"])
     return Scheduler.from_situation(
         situation,
         types=types_of(row["types"]) if "types" in row else None,
-        classes=classes_of(row["classes"]) if "classes" in row else None,
+        classes=classes,
         policy=policy,
         **options,
     )

@@ -7,6 +7,7 @@ restart, or when an answer was lost) and must not execute it twice. It decides n
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -92,12 +93,35 @@ class ServerLost:
 
 
 @dataclass(frozen=True)
+class ServersChanged:
+    """Known servers have another capacity or other labels now. Jobs on them go on."""
+
+    servers: tuple[ServerUp, ...]
+
+
+@dataclass(frozen=True)
+class ServerRemoved:
+    """A server without jobs is gone for good: it is forgotten."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Deposed:
+    """Another service has taken over the engine: this one must end."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
 class Arrived:
     """A job that a user gave to the engine itself (a held job in Slurm) and that shall be scheduled here."""
 
     key: str
     """the engine's name for it; the same job may be told again"""
     spec: Mapping[str, Any]
+    again: bool = False
+    """the job waits in the engine for certain: if a job with its key has ended here, it is submitted anew"""
 
 
 @dataclass(frozen=True)
@@ -105,9 +129,24 @@ class Withdrawn:
     """Such a job was taken back by its user before it was placed."""
 
     key: str
+    tenant: str = ""
+    """as in the spec that told its arrival; "": the engine's name"""
 
 
-Fact = Started | Ended | Refused | Lost | ServerUp | ServerDrained | ServerLost | Arrived | Withdrawn
+Fact = (
+    Started
+    | Ended
+    | Refused
+    | Lost
+    | ServerUp
+    | ServerDrained
+    | ServerLost
+    | ServersChanged
+    | ServerRemoved
+    | Deposed
+    | Arrived
+    | Withdrawn
+)
 Tell = Callable[[Sequence[Fact]], None]
 Attempt = tuple[int, int]
 
@@ -117,6 +156,17 @@ class Unknown(NamedTuple):
 
 
 Known = Unknown | Started | Ended | Lost
+
+
+@runtime_checkable
+class Attached(Protocol):
+    """An engine whose jobs come from its own users: it needs to know what the service counts, and tells its users why jobs wait."""
+
+    refuses: Mapping[str, str]
+    """requests of users that the engine cannot carry out ("submit", "cancel", "stop"), each with what to do instead"""
+
+    def attach(self, resources: Sequence[str], why: Callable[[str, str], Future[str | None]]) -> None:
+        """Take the resources of the cluster, and what explains why the job with this tenant and key waits."""
 
 
 class Engine(Protocol):
