@@ -20,7 +20,7 @@ KEPT_EVENTS = 100_000
 PAGE = 3  # objects of one answer to a list: small, so that tests go through several
 
 
-class Refusal(Exception):
+class RefusalError(Exception):
     """An answer that is no success."""
 
     def __init__(self, status: int, message: str, reason: str = "") -> None:
@@ -211,17 +211,17 @@ class FakeKubernetes:
             if method == "POST":
                 at = f"{path}/{body['metadata']['name']}"
                 if at in self.objects:
-                    raise Refusal(409, "exists", "AlreadyExists")
+                    raise RefusalError(409, "exists", "AlreadyExists")
                 return self.put(at, body)
             found = self.objects.get(path.removesuffix("/status"))
             if found is None:
-                raise Refusal(404, "not found", "NotFound")
+                raise RefusalError(404, "not found", "NotFound")
             if method == "PUT":
                 if body["metadata"]["resourceVersion"] != found["metadata"]["resourceVersion"]:
-                    raise Refusal(409, "the object has been modified", "Conflict")
+                    raise RefusalError(409, "the object has been modified", "Conflict")
                 return self.put(path, body)
             if body["metadata"]["uid"] != found["metadata"]["uid"]:
-                raise Refusal(409, "the uid is another", "Conflict")
+                raise RefusalError(409, "the uid is another", "Conflict")
             kinds = {one["type"] for one in body["status"]["conditions"]}
             value = copy.deepcopy(found)
             kept = [one for one in value["status"].get("conditions") or [] if one["type"] not in kinds]
@@ -233,12 +233,12 @@ class FakeKubernetes:
             return copy.deepcopy(self.objects[path])
         kind = path.rpartition("/")[2]
         if kind not in ("pods", "nodes"):
-            raise Refusal(404, f"{path} not found", "NotFound")
+            raise RefusalError(404, f"{path} not found", "NotFound")
         found = sorted(at for at in self.objects if self._is_under(at, kind) and selected(self.objects[at], query))
         first = int(query.get("continue", "0").split(":")[0])
         version = query["continue"].split(":")[1] if "continue" in query else str(self.version)
         if int(version) < self.oldest:
-            raise Refusal(410, "the continue parameter is too old", "Expired")
+            raise RefusalError(410, "the continue parameter is too old", "Expired")
         meta = {"resourceVersion": version}
         if first + PAGE < len(found):
             meta["continue"] = f"{first + PAGE}:{version}"
@@ -252,13 +252,13 @@ class FakeKubernetes:
     def _bind(self, path: str, body: Object) -> Object:
         pod = self.objects.get(path)
         if pod is None:
-            raise Refusal(404, f"{path} not found", "NotFound")
+            raise RefusalError(404, f"{path} not found", "NotFound")
         if body["metadata"].get("uid") not in (None, pod["metadata"]["uid"]):
-            raise Refusal(409, "Precondition failed: UID in precondition", "Conflict")
+            raise RefusalError(409, "Precondition failed: UID in precondition", "Conflict")
         if pod["metadata"].get("deletionTimestamp"):
-            raise Refusal(409, "pod is being deleted, cannot be assigned to a host", "Conflict")
+            raise RefusalError(409, "pod is being deleted, cannot be assigned to a host", "Conflict")
         if pod["spec"].get("nodeName"):
-            raise Refusal(409, f"pod is already assigned to node {pod['spec']['nodeName']!r}", "Conflict")
+            raise RefusalError(409, f"pod is already assigned to node {pod['spec']['nodeName']!r}", "Conflict")
         node = body["target"]["name"]  # the real server does not look whether the node exists either
         self.bindings.append((pod["metadata"]["uid"], node))
         value = copy.deepcopy(pod)
@@ -278,7 +278,7 @@ class FakeKubernetes:
             if at < self.oldest:
                 told = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
                 if not self.error_in_watch:
-                    raise Refusal(410, "too old resource version", "Expired")
+                    raise RefusalError(410, "too old resource version", "Expired")
                 begin()
                 send({"type": "ERROR", "object": told})
                 return
@@ -320,12 +320,12 @@ class FakeKubernetes:
                     return
                 try:
                     if fault is not None:
-                        raise Refusal(fault, "as the test wants", "Fault")
+                        raise RefusalError(fault, "as the test wants", "Fault")
                     if query.get("watch"):
                         self.stream(parts.path, query)
                         return
                     found = fake.answer(self.command, parts.path, query, body)
-                except Refusal as error:
+                except RefusalError as error:
                     self.send(
                         error.status,
                         {"kind": "Status", "code": error.status, "reason": error.reason, "message": str(error)},

@@ -54,7 +54,10 @@ def serve(
         bool, typer.Option("--demo", help="a living cluster to look at: simulated servers, jobs, failures")
     ] = False,
     engine: Annotated[
-        str | None, typer.Option("--engine", metavar="ENGINE", help="what executes jobs: local, simulated, slurm or kubernetes")
+        str | None,
+        typer.Option(
+            "--engine", metavar="ENGINE", help="what executes jobs: local, simulated, slurm or kubernetes"
+        ),
     ] = None,
     host: Annotated[str, typer.Option("--host", help="the address to listen on")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any free one")] = 8700,

@@ -15,6 +15,7 @@ from slotwise.live.api.limits import Limits
 from slotwise.live.api.news import News
 from slotwise.live.auth import Caller, Guard
 from slotwise.live.dashboard.sessions import Sessions
+from slotwise.live.engines.protocol import Attached
 from slotwise.live.service import Service
 from slotwise.live.store.records import Job
 from slotwise.live.time_limits import TimeLimits
@@ -58,6 +59,12 @@ class House:
     news: News = field(default_factory=News)
     boards: Boards = field(init=False)
     """set by the routes of the board"""
+
+    def check_engine(self, what: str) -> None:
+        """Refuse a request that the engine cannot carry out: "submit", "cancel" or "stop"."""
+        engine = self.service.engine
+        if isinstance(engine, Attached) and what in engine.refuses:
+            raise Refusal(409, engine.refuses[what])
 
     async def job(self, number: int, caller: Caller) -> Job:
         """A job that the caller may see."""

@@ -109,6 +109,7 @@ def routes(house: House) -> APIRouter:
     service, loop, store = house.service, house.service.loop, house.service.store
 
     async def take(specs: list[JobSpec], caller: Caller) -> Response:
+        house.check_engine("submit")
         new = [new_job(spec, caller, house.times) for spec in specs]
         if not await asyncio.to_thread(house.limits.room, caller, how_many(new)):
             raise Refusal(429, f"more than {house.limits.waiting:,} jobs of {caller.tenant!r} would wait", 10.0)
@@ -192,6 +193,7 @@ def routes(house: House) -> APIRouter:
     @router.post("/cancel")
     async def cancel_many(what: Cancelling, caller: Submitter) -> Cancelled:
         """Cancel jobs: waiting ones are withdrawn, placed and running ones are stopped. An error of one job stops no other."""
+        house.check_engine("cancel")
         return await cancel_jobs(house, what, caller)
 
     @router.get("/{number}")
@@ -218,11 +220,13 @@ def routes(house: House) -> APIRouter:
     @router.post("/{number}/cancel")
     async def cancel(number: int, caller: Submitter) -> JobView:
         """Withdraw a waiting job."""
+        house.check_engine("cancel")
         return await act_on(number, caller, lambda ledger, now: ledger.cancel(number, now))
 
     @router.post("/{number}/stop")
     async def stop(number: int, caller: Submitter) -> JobView:
         """End a running job: it is asked to (SIGTERM), and killed after a while."""
+        house.check_engine("stop")
         return await act_on(number, caller, lambda ledger, now: ledger.stop(number, now))
 
     @router.get("/{number}/explain")

@@ -1,7 +1,7 @@
 """Capacities of nodes in few sizes: the scheduler plans by class, and nodes that differ in a few bytes should be of one class.
 
 What pods of other schedulers hold is taken off the node's allocatable, so nodes of one kind differ after a while. If there are more than
-`MOST` different capacities, all are rounded down to fewer significant bits, until there are few enough. The last level loses an eighth at most.
+`MOST` different capacities, all are rounded down to fewer significant bits, until there are few enough. The last level loses a ninth at most.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
 MOST = 12  # different capacities; with 50 classes a decision of `guarded` took 20 times as long as with 5
-LEVELS = (0, 10, 7, 5, 4, 3)  # significant bits; 0: exact
+LEVELS = (0, 10, 7, 5, 4)  # significant bits; 0: exact
 
 Capacity = Mapping[str, Decimal]
 

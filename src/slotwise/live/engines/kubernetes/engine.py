@@ -54,6 +54,7 @@ PUMP_SECONDS = 0.02  # events of the API server are gathered for so long
 CHANGE_SECONDS = 2.0  # least time between two changes of capacities, each of which costs the service a new plan
 BIND_SECONDS = 60.0  # after which a placement that the API server does not take is given back
 LONGEST_PAUSE = 5.0
+AGAIN_SECONDS = 0.2
 RETELL_SECONDS = 300.0
 NO_NODE = {"cpu": 1.0, "memory": 1024.0, "pods": 110.0}  # stands for the servers of a cluster that has no node yet
 USE_KUBECTL = {
@@ -209,7 +210,7 @@ class KubernetesEngine:
 
     async def _check(self) -> None:
         """Find mistakes in what the user said before anything is tried for long."""
-        said = 0.0
+        said, pause = 0.0, 0.05
         while True:
             try:
                 await self._client.call("GET", "/api/v1/nodes", params={"limit": 1})
@@ -229,7 +230,8 @@ class KubernetesEngine:
             if time.monotonic() - said > 10:
                 said = time.monotonic()
                 log.warning("waiting for the API server: %s", trouble)
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(pause)
+            pause = min(1.0, pause * 2)
 
     async def _take_over(self) -> None:
         """Become the one that schedules: hold the lease, then look anew at what an earlier service may have done last."""
@@ -244,9 +246,11 @@ class KubernetesEngine:
             self._tell([Deposed(reason)])
 
     async def _end(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        pending = {task for task in self._tasks if not task.done()}
+        while pending:  # a task may miss a cancellation that comes with an answer
+            for task in pending:
+                task.cancel()
+            _, pending = await asyncio.wait(pending, timeout=AGAIN_SECONDS)
         try:
             await self._lease.leave()
         except SlotwiseError as error:

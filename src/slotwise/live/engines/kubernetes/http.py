@@ -110,19 +110,20 @@ class Client:
     async def lines(self, path: str, params: Mapping[str, Any], silence: float) -> AsyncIterator[bytes]:
         """Yield the lines of an answer as they come. `silence` is how many seconds may pass without one."""
         request = await self._request("GET", path, None, params, "")
-        connection = await asyncio.wait_for(self._connect(), TIMEOUT)
+        connection = await self._connect()
         try:
             connection.writer.write(request)
-            status, headers = await asyncio.wait_for(read_head(connection.reader), TIMEOUT)
+            async with asyncio.timeout(TIMEOUT):
+                status, headers = await read_head(connection.reader)
             if status >= 300:
                 data = b"".join([piece async for piece in read_body(connection.reader, headers)])
                 raise StatusError(status, as_json(data))
             rest: list[bytes] = []
             pieces = read_body(connection.reader, headers)
             while True:
-                try:
-                    piece = await asyncio.wait_for(anext(pieces), silence)
-                except StopAsyncIteration:
+                async with asyncio.timeout(silence):
+                    piece = await anext(pieces, None)
+                if piece is None:
                     return
                 *whole, last = piece.split(b"\n")
                 if whole:
@@ -158,12 +159,13 @@ class Client:
     async def _connect(self) -> Connection:
         name = (self.access.server_name or self._host) if self.access.tls is not None else None
         try:
-            return Connection(
-                *await asyncio.open_connection(
-                    self._host, self._port, ssl=self.access.tls, server_hostname=name, limit=HEADER_LIMIT
+            async with asyncio.timeout(TIMEOUT):
+                return Connection(
+                    *await asyncio.open_connection(
+                        self._host, self._port, ssl=self.access.tls, server_hostname=name, limit=HEADER_LIMIT
+                    )
                 )
-            )
-        except (OSError, ssl.SSLError) as error:
+        except (OSError, ssl.SSLError, TimeoutError) as error:
             raise HttpError(f"cannot reach {self._authority}: {error}") from None
 
     def close(self) -> None:

@@ -57,13 +57,15 @@ class Reflector:
         self._version = ""
         self._asked, self._done = 1, 0  # lists that were asked for, and the newest of them that was answered
         self._watching: asyncio.Task[None] | None = None
+        self._interrupted = False
 
     async def refresh(self) -> None:
         """List anew, and return when that is done."""
         self._asked += 1
         wanted = self._asked
         self.synced.clear()
-        if self._watching is not None:
+        if self._watching is not None and not self._watching.done():
+            self._interrupted = True
             self._watching.cancel()
         while self._done < wanted:
             await self.synced.wait()
@@ -90,8 +92,9 @@ class Reflector:
                 try:
                     await self._watching
                 except asyncio.CancelledError:
-                    if self._done >= self._asked:
+                    if not self._interrupted:
                         raise
+                    self._interrupted = False
             except GoneError:
                 self._version = ""
             except (SlotwiseError, ValueError, LookupError, TypeError, AttributeError) as error:
