@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -56,3 +57,59 @@ class House:
         """Wait until a job has room: those of the tests before may still run."""
         while self.call("GET", f"/v1/jobs/{number}").json()["state"] == "waiting":
             pass
+
+
+class Exchange:
+    """One request, spoken to the application itself: shows what is read of a body, and follows a stream."""
+
+    def __init__(
+        self,
+        app: Any,
+        method: str,
+        path: str,
+        token: str | None = None,
+        *,
+        body: list[bytes] | None = None,
+        **options: Any,
+    ) -> None:
+        headers = {"host": "127.0.0.1:8700", **options.get("headers", {})}
+        if token is not None:
+            headers["authorization"] = f"Bearer {token}"
+        self.read = 0
+        self.status: int | None = None
+        self.headers: dict[str, str] = {}
+        self._body, self._gone = list(body or []), asyncio.Event()
+        self._said: asyncio.Queue[bytes] = asyncio.Queue()
+        path, _, query = path.partition("?")
+        scope = {
+            "type": "http", "method": method, "path": path, "query_string": query.encode(), "scheme": "http", "http_version": "1.1",
+            "headers": [(name.encode(), value.encode()) for name, value in headers.items()], "state": options.get("state", {}),
+        }  # fmt: skip
+        self.task = asyncio.create_task(app(scope, self._receive, self._send))
+
+    async def _receive(self) -> dict[str, Any]:
+        if self._body:
+            self.read += len(self._body[0])
+            return {"type": "http.request", "body": self._body.pop(0), "more_body": bool(self._body)}
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self.headers = {name.decode(): value.decode() for name, value in message["headers"]}
+        else:
+            self._said.put_nowait(message.get("body", b""))
+
+    async def next(self) -> bytes:
+        """What the application says next."""
+        return await self._said.get()
+
+    async def ended(self) -> None:
+        """Until the answer is complete."""
+        await self.task
+
+    async def hang_up(self) -> None:
+        """The client goes."""
+        self._gone.set()
+        await self.task

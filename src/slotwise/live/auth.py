@@ -1,12 +1,15 @@
-"""Who may do what: tokens with roles. The secret is shown once; the store keeps its hash."""
+"""Who may do what: tokens with roles, and users of this machine. The secret of a token is shown once; the store keeps its hash."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
 import os
+import pwd
 import secrets
 import time
+from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +22,8 @@ ROLES = ("read", "submit", "operate")
 """each may do what those before it may"""
 EVERYONE = "*"
 """the tenant of tokens that see all jobs"""
+PEER = "uid:"
+"""what stands before the number of a user instead of a token's identity, for callers through the Unix socket"""
 
 
 class Caller(NamedTuple):
@@ -27,14 +32,35 @@ class Caller(NamedTuple):
     token: str
     role: str
     tenant: str
+    user: str | None = None
+    """the account that executes the caller's jobs, where the service may change users"""
 
     def may(self, role: str) -> bool:
-        """Whether the role is enough."""
+        """Return whether the role is enough."""
         return ROLES.index(self.role) >= ROLES.index(role)
 
     def sees(self, tenant: str) -> bool:
-        """Whether jobs of this tenant are the caller's business."""
+        """Return whether the caller may see jobs of this tenant."""
         return self.tenant in (EVERYONE, tenant)
+
+
+@lru_cache(1000)
+def account_name(uid: int) -> str:
+    """Return the name of an account, or its number if it has none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def check_account(name: str) -> None:
+    """Refuse an account that this machine does not have."""
+    try:
+        pwd.getpwnam(name)
+    except (KeyError, ValueError):
+        raise InputError(
+            f"no account of this machine is called {name!r}", where="user", remedy="see `getent passwd`"
+        ) from None
 
 
 def digest(secret: str) -> str:
@@ -42,8 +68,8 @@ def digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def new_token(role: str, tenant: str | None = None) -> tuple[Token, str]:
-    """A token to keep, and its secret to show."""
+def new_token(role: str, tenant: str | None = None, user: str | None = None) -> tuple[Token, str]:
+    """Return a token to keep, and its secret to show."""
     if role not in ROLES:
         raise InputError(f"no role is called {role!r}", where="role", remedy=f"use one of: {', '.join(ROLES)}")
     identity = secrets.token_hex(6)
@@ -54,14 +80,19 @@ def new_token(role: str, tenant: str | None = None) -> tuple[Token, str]:
     if role == "operate":
         tenant = EVERYONE
     secret = secrets.token_urlsafe(32)
-    return Token(identity, role, tenant, digest(secret), time.time()), f"sw_{identity}_{secret}"
+    return Token(identity, role, tenant, digest(secret), time.time(), user), f"sw_{identity}_{secret}"
 
 
 class Guard:
-    """Knows the tokens of a store."""
+    """Who may do what: the tokens of a store, and the users of this machine who come through the Unix socket.
 
-    def __init__(self, store: Store) -> None:
-        self.store = store
+    The user of the service and root operate. `peers` is the role of all other users; None: they are refused.
+    """
+
+    def __init__(self, store: Store, peers: str | None = None) -> None:
+        self.store, self.peers = store, peers
+        self.on_revoke: Callable[[], None] = lambda: None
+        """called after a token was revoked"""
         self._tokens: dict[str, Token] = {}
         self.reload()
 
@@ -78,24 +109,38 @@ class Guard:
         token = self._tokens.get(parts[1])
         expected = token.digest if token is not None else digest("")
         same = hmac.compare_digest(expected, digest(parts[2]))
-        return Caller(token.id, token.role, token.tenant) if same and token is not None else None
+        return Caller(token.id, token.role, token.tenant, token.user) if same and token is not None else None
 
     def by_id(self, identity: str) -> Caller | None:
-        """Return the caller of a token by its name; None if there is no such token."""
+        """Return the caller of a token, or of a user of this machine, by the identity; None if it does not hold any more."""
+        if identity.startswith(PEER):
+            return self.peer(int(identity.removeprefix(PEER)))
         token = self._tokens.get(identity)
-        return None if token is None else Caller(token.id, token.role, token.tenant)
+        return None if token is None else Caller(token.id, token.role, token.tenant, token.user)
 
-    def create(self, role: str, tenant: str | None = None) -> tuple[Token, str]:
-        """A new token."""
-        token, secret = new_token(role, tenant)
+    def peer(self, uid: int) -> Caller | None:
+        """Return who a user of this machine is, or None if the user may not come in."""
+        name = account_name(uid)
+        if uid in (0, os.geteuid()):
+            return Caller(f"{PEER}{uid}", "operate", EVERYONE, name)
+        return None if self.peers is None else Caller(f"{PEER}{uid}", self.peers, name, name)
+
+    def holds(self, caller: Caller) -> bool:
+        """Return whether the caller may still come in: a token may have been revoked since it was shown."""
+        return self.by_id(caller.token) is not None
+
+    def create(self, role: str, tenant: str | None = None, user: str | None = None) -> tuple[Token, str]:
+        """Make a token; return it with its secret."""
+        token, secret = new_token(role, tenant, user)
         self.store.add_token(token)
         self.reload()
         return token, secret
 
     def revoke(self, identity: str) -> bool:
-        """Take one back; at once."""
+        """Revoke a token at once; return whether there was one."""
         dropped = self.store.drop_token(identity)
         self.reload()
+        self.on_revoke()
         return dropped
 
 
@@ -107,7 +152,7 @@ def keep_own_token(guard: Guard, host: str, port: int) -> Path:
     except OSError:
         known = None
     if known is None:
-        _, secret = guard.create("operate")
+        _, secret = guard.create("operate", user=account_name(os.geteuid()))
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         unfinished = path.with_name(f"{path.name}.{os.getpid()}")
         with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:

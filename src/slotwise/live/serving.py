@@ -18,6 +18,7 @@ import uvicorn
 from slotwise.core.contract.hooks import HOOKS
 from slotwise.errors import InputError, SlotwiseError
 from slotwise.live.api.app import make_app
+from slotwise.live.api.connections import Connection, notice_lost_peers
 from slotwise.live.api.gate import LOOPBACK
 from slotwise.live.api.limits import RATE, WAITING, Limits
 from slotwise.live.auth import Guard, keep_own_token
@@ -127,6 +128,7 @@ def listen(host: str, port: int) -> socket.socket:
         # the protocol is named, since asyncio sends small answers at once (TCP_NODELAY) only where it is; otherwise each may wait for 40 ms
         sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        notice_lost_peers(sock)
         sock.bind((host, port))
     except OSError as error:
         raise InputError(
@@ -198,6 +200,8 @@ def serve(options: Options) -> None:
                 Sessions(guard, keep_key(home.folder / "session-key")),
                 f"{scheme}://{'127.0.0.1' if options.host in ('0.0.0.0', '::') else shown}:{port}",
             ),
+            http=Connection,
+            proxy_headers=False,  # who asks is told by tokens and by the kernel, not by headers
             log_config=None,
             access_log=False,
             server_header=False,

@@ -158,6 +158,13 @@ class JobSpec(TypedDict, total=False):
         Short | None,
         Field(description="whose job it is: an operator may say so; by default the tenant of the token"),
     ]
+    user: Annotated[
+        Short | None,
+        Field(
+            description="the account that executes the job, where the service may change users: an operator may say so; "
+            "by default that of the caller"
+        ),
+    ]
     array: Annotated[
         str | None,
         Field(description="many jobs at once, such as 1-1000 or 0-90:10; each has SLOTWISE_ARRAY_INDEX"),

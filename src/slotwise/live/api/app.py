@@ -16,6 +16,7 @@ from slotwise.live.api.common import House, Refusal, problem
 from slotwise.live.api.gate import LOOPBACK, Gate
 from slotwise.live.api.limits import Limits
 from slotwise.live.api.models import Problem
+from slotwise.live.api.words import mistake_of
 from slotwise.live.auth import Guard
 from slotwise.live.dashboard import pages
 from slotwise.live.dashboard.sessions import Sessions
@@ -56,10 +57,11 @@ def make_app(
     )
     app.state.house = house
     service.loop.on_commit = house.news.tell
+    guard.on_revoke = house.news.ring
     for part in (board, history, jobs, changes, cluster, status, tokens, stream, pages):
         app.include_router(part.routes(house))
     say_errors(app)
-    app.add_middleware(Gate, hosts=list(hosts))
+    app.add_middleware(Gate, house=house, hosts=list(hosts))
     return app
 
 
@@ -85,9 +87,7 @@ def say_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"] if part != "body")
-        return problem(422, "bad input", f"{place}: {first['msg']}" if place else str(first["msg"]))
+        return problem(422, "bad input", str(mistake_of(error.errors()[0])))
 
     @app.exception_handler(HTTPException)
     async def http(_: Request, error: HTTPException) -> JSONResponse:

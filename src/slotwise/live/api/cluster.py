@@ -21,6 +21,7 @@ from slotwise.live.api.models import (
     ServerView,
     shown_status,
 )
+from slotwise.live.api.words import mistake_of
 from slotwise.live.engines.protocol import ServerUp
 from slotwise.live.ledger import Ledger
 from slotwise.live.restart import Setup
@@ -34,8 +35,7 @@ def said_plainly() -> Iterator[None]:
     try:
         yield
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise InputError(first["msg"], where=".".join(map(str, first["loc"]))) from None
+        raise mistake_of(error.errors(include_url=False)[0]) from None
 
 
 def add(new: NewServer, ledger: Ledger, now: float) -> None:

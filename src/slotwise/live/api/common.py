@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 from fastapi import Depends, Query, Request
 from fastapi.responses import JSONResponse
 
-from slotwise.live.api.limits import Limits
+from slotwise.live.api.connections import PEER_UID
+from slotwise.live.api.gate import CALLER, Scope
+from slotwise.live.api.gate import Refusal as Refusal
+from slotwise.live.api.limits import Limits, Streams
 from slotwise.live.api.news import News
 from slotwise.live.auth import Caller, Guard
 from slotwise.live.dashboard.sessions import Sessions
@@ -28,13 +31,6 @@ LARGEST_NUMBER = 2**53
 Number = Annotated[int, Query(ge=0, le=LARGEST_NUMBER)]
 
 
-class Refusal(Exception):  # noqa: N818
-    """An answer that is no."""
-
-    def __init__(self, status: int, detail: str, retry_after: float | None = None) -> None:
-        self.status, self.detail, self.retry_after = status, detail, retry_after
-
-
 def problem(status: int, title: str, detail: str, **headers: str) -> JSONResponse:
     """An error in the form of RFC 9457."""
     return JSONResponse(
@@ -47,7 +43,7 @@ def problem(status: int, title: str, detail: str, **headers: str) -> JSONRespons
 
 @dataclass
 class House:
-    """The service with its doorkeeper: what all handlers work with."""
+    """The service with its guard: what all handlers work with."""
 
     service: Service
     guard: Guard
@@ -57,6 +53,7 @@ class House:
     address: str = ""
     """where browsers reach the service"""
     news: News = field(default_factory=News)
+    streams: Streams = field(default_factory=Streams)
     boards: Boards = field(init=False)
     """set by the routes of the board"""
 
@@ -65,6 +62,15 @@ class House:
         engine = self.service.engine
         if isinstance(engine, Attached) and what in engine.refuses:
             raise Refusal(409, engine.refuses[what])
+
+    def identify(self, scope: Scope, headers: Mapping[str, str]) -> Caller | None:
+        """Return who asks: the holder of a token, the user at the other end of a Unix socket, or the browser of a session."""
+        if "authorization" in headers:
+            return self.guard.caller(headers["authorization"])
+        peer = scope.get("state", {}).get(PEER_UID)
+        if peer is not None:
+            return self.guard.peer(peer)
+        return self.sessions.caller(scope["method"], headers)
 
     async def job(self, number: int, caller: Caller) -> Job:
         """A job that the caller may see."""
@@ -80,23 +86,15 @@ async def done(future: Future[T]) -> T:
     return await asyncio.wrap_future(future)
 
 
-def caller_with(role: str) -> Callable[[Request], Caller]:
-    """A dependency: who asks, if the role is enough and they do not ask too often."""
+def caller_with(role: str) -> Callable[[Request], Awaitable[Caller]]:
+    """Return a dependency that gives the caller, whom the gate has identified, if the role is enough."""
 
-    def check(request: Request) -> Caller:
-        house: House = request.app.state.house
-        given = request.headers.get("authorization")
-        if given is None:
-            caller = house.sessions.caller(request.method, request.headers)
-        else:
-            caller = house.guard.caller(given)
+    async def check(request: Request) -> Caller:
+        caller: Caller | None = request.scope[CALLER]
         if caller is None:
             raise Refusal(401, "no valid token; send Authorization: Bearer ...")
         if not caller.may(role):
             raise Refusal(403, f"a token of role {caller.role} may not do this; it needs {role}")
-        wait = house.limits.knock(caller)
-        if wait > 0:
-            raise Refusal(429, f"more than {house.limits.rate:g} requests a second with this token", wait)
         return caller
 
     return check

@@ -8,37 +8,31 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse, Response
-from pydantic import TypeAdapter, ValidationError
 
 from slotwise.errors import InputError
 from slotwise.live.api.cancelling import Cancelled, Cancelling, cancel_jobs
 from slotwise.live.api.common import LARGEST_NUMBER, House, Number, Reader, Refusal, Submitter, done
 from slotwise.live.api.models import Explained, JobDetail, JobPage, JobView, Submitted
-from slotwise.live.auth import EVERYONE, Caller
+from slotwise.live.api.submissions import BULK, ONE, off_the_loop, read_many, read_one
+from slotwise.live.auth import EVERYONE, Caller, check_account
 from slotwise.live.ledger import Ledger, NewJob, how_many
-from slotwise.live.spec import JobSpec, body_of, indices, plain
+from slotwise.live.spec import MAX_ARRAY, JobSpec, body_of, indices, plain
 from slotwise.live.store.records import ORDERS, STATES
 from slotwise.live.store.records import Query as JobQuery
 from slotwise.live.time_limits import TimeLimits
 
-BULK = 10_000
 PAGE = 10_000
 PIECE = 1 << 20
-SPECS = TypeAdapter(list[JobSpec])
-"""reads and checks in one go: ten thousand of them come in one request"""
-BULK_BODY = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {"schema": {"type": "array", "items": {"$ref": "#/components/schemas/JobSpec"}}}
-        },
-    }
-}
+SPEC: dict[str, Any] = ONE.json_schema(ref_template="#/components/schemas/{model}")
 NONE: dict[str, Any] = {}
 OPERATOR = "operator"
 """the tenant of jobs that operators submit without naming one"""
+
+
+def body_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return what the description of a route says of a body that its handler reads itself."""
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
 def tenant_of(caller: Caller, named: str | None) -> str:
@@ -50,18 +44,32 @@ def tenant_of(caller: Caller, named: str | None) -> str:
     return caller.tenant
 
 
+def user_of(caller: Caller, named: str | None) -> str | None:
+    """Return the account that executes the job: the caller's, or the one that an operator names."""
+    if named is None:
+        return caller.user
+    if named != caller.user:
+        if not caller.may("operate"):
+            raise Refusal(403, "only an operator names the user who executes a job")
+        check_account(named)
+    return named
+
+
 def new_job(spec: JobSpec, caller: Caller, times: TimeLimits) -> NewJob:
-    """Return what the ledger has to know of a submission. The time limit that applies is written into what is kept of it."""
+    """Return what the ledger has to know of a submission. The user and the time limit that apply are written into what is kept of it."""
     tenant = tenant_of(caller, spec.get("tenant"))
+    user = user_of(caller, spec.get("user"))
+    if user is not None:
+        spec = {**spec, "user": user}
     limit = times.of(tenant, spec.get("time"))
     if limit is not None:
         spec = {**spec, "time": limit}
     expected = [one for one in (spec.get("duration"), limit) if one is not None]
-    kind, needs, array = spec.get("type"), spec.get("needs", NONE), spec.get("array")
+    array = spec.get("array")
     return NewJob(
         tenant,
-        kind,
-        needs,
+        spec.get("type"),
+        spec.get("needs", NONE),
         spec.get("requires", NONE),
         spec.get("name", ""),
         spec.get("key"),
@@ -108,9 +116,14 @@ def routes(house: House) -> APIRouter:
     router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
     service, loop, store = house.service, house.service.loop, house.service.store
 
-    async def take(specs: list[JobSpec], caller: Caller) -> Response:
+    async def take(request: Request, read: Callable[[bytes], list[JobSpec]], caller: Caller) -> Response:
+        def new_jobs(body: bytes) -> list[NewJob]:
+            return [new_job(spec, caller, house.times) for spec in read(body)]
+
         house.check_engine("submit")
-        new = [new_job(spec, caller, house.times) for spec in specs]
+        new = await off_the_loop(new_jobs, await request.body())
+        if how_many(new) > MAX_ARRAY:
+            raise InputError(f"{how_many(new):,} jobs", where="array", remedy=f"send at most {MAX_ARRAY:,} at once")
         if not await asyncio.to_thread(house.limits.room, caller, how_many(new)):
             raise Refusal(429, f"more than {house.limits.waiting:,} jobs of {caller.tenant!r} would wait", 10.0)
         ids = await done(loop.submit(new))
@@ -127,21 +140,20 @@ def routes(house: House) -> APIRouter:
             raise Refusal(409, str(error)) from None
         return JobView.of(await house.job(number, caller))
 
-    @router.post("", status_code=201, response_model=Submitted)
-    async def submit(spec: JobSpec, caller: Submitter) -> Response:
+    @router.post("", status_code=201, response_model=Submitted, openapi_extra=body_schema(SPEC))
+    async def submit(request: Request, caller: Submitter) -> Response:
         """Submit a job, or an array of them. It is durable when the answer comes."""
-        return await take([spec], caller)
+        return await take(request, read_one, caller)
 
-    @router.post("/bulk", status_code=201, response_model=Submitted, openapi_extra=BULK_BODY)
+    @router.post(
+        "/bulk",
+        status_code=201,
+        response_model=Submitted,
+        openapi_extra=body_schema({"type": "array", "items": SPEC, "minItems": 1, "maxItems": BULK}),
+    )
     async def submit_many(request: Request, caller: Submitter) -> Response:
         """Submit many jobs, all or none."""
-        try:
-            specs = SPECS.validate_json(await request.body())
-        except ValidationError as error:
-            raise RequestValidationError(error.errors(include_url=False)) from None
-        if not specs or len(specs) > BULK:
-            raise InputError(f"{len(specs):,} jobs", where="jobs", remedy=f"send 1 to {BULK:,} at once")
-        return await take(specs, caller)
+        return await take(request, read_many, caller)
 
     @router.get("")
     async def jobs(

@@ -1,11 +1,14 @@
-"""How much one submitter may ask for: requests a second, and jobs that wait. Operators are not limited."""
+"""How much one caller may ask for: requests a second, jobs that wait, open streams. Operators have a limit on streams only."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
+from slotwise.live.api.gate import Refusal
 from slotwise.live.auth import Caller
 
 RATE = 500.0
@@ -13,6 +16,37 @@ RATE = 500.0
 WAITING = 1_000_000
 """waiting jobs of one tenant"""
 REMEMBERED = 10_000
+
+
+STREAMS = 20
+"""open streams of one token: each costs work at every commit"""
+ALL_STREAMS = 500
+"""open streams of all callers"""
+
+
+class Streams:
+    """Counts open streams. Used by the event loop only."""
+
+    def __init__(self, most: int = STREAMS, most_of_all: int = ALL_STREAMS) -> None:
+        self.most, self.most_of_all = most, most_of_all
+        self._open: Counter[str] = Counter()
+
+    def check(self, caller: Caller) -> None:
+        """Refuse one stream more than the caller may have."""
+        if self._open[caller.token] >= self.most:
+            raise Refusal(429, f"more than {self.most} open streams with this token; close one", 10.0)
+        if self._open.total() >= self.most_of_all:
+            raise Refusal(503, f"more than {self.most_of_all} open streams", 10.0)
+
+    @contextmanager
+    def one(self, caller: Caller) -> Iterator[None]:
+        """Count a stream while it is open."""
+        self._open[caller.token] += 1
+        try:
+            yield
+        finally:
+            self._open[caller.token] -= 1
+            self._open += Counter()  # forget callers without streams
 
 
 class Limits:

@@ -190,6 +190,9 @@ class NewToken(Model):
     tenant: str | None = Field(
         None, description="whose jobs it sees; by default a tenant of its own (submit) or all"
     )
+    user: str | None = Field(
+        None, description="the account that executes its jobs, where the service may change users"
+    )
 
 
 class MadeToken(Model):
@@ -198,6 +201,7 @@ class MadeToken(Model):
     id: str
     role: str
     tenant: str
+    user: str | None
     token: str
 
 
@@ -207,6 +211,7 @@ class TokenView(Model):
     id: str
     role: str
     tenant: str
+    user: str | None
     created: float
 
 

@@ -1,4 +1,4 @@
-"""Wakes those who follow the journal."""
+"""Wakes streams that follow the journal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ class News:
         self._event: asyncio.Event | None = None
 
     def tell(self, _seq: int) -> None:
-        """There are new rows."""
+        """Wake the streams: there are new rows."""
+        self.ring()
+
+    def ring(self) -> None:
+        """Wake the streams, from any thread."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._ring)
 
@@ -22,12 +26,9 @@ class News:
             self._event.set()
             self._event = None
 
-    async def wait(self, timeout: float) -> None:
-        """Until there are new rows, or the timeout."""
-        self._loop = asyncio.get_running_loop()
-        if self._event is None:
-            self._event = asyncio.Event()
-        try:
-            await asyncio.wait_for(self._event.wait(), timeout)
-        except TimeoutError:
-            return
+    def next(self) -> asyncio.Event:
+        """Return the event that the next call of `ring` sets. Ask for it before reading, so that no news is missed."""
+        loop = asyncio.get_running_loop()
+        if self._event is None or self._loop is not loop:
+            self._event, self._loop = asyncio.Event(), loop
+        return self._event

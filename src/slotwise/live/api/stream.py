@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from prometheus_client import generate_latest
 
 from slotwise.live import metrics
-from slotwise.live.api.common import House, Number, Reader, done
-from slotwise.live.api.history import visible
-from slotwise.live.auth import Caller
+from slotwise.live.api.common import House, Number, Reader, Refusal, done
+from slotwise.live.api.pages import Pages
+from slotwise.live.auth import EVERYONE, Caller
 
-ROWS = 1000
-QUIET_SECONDS = 15.0
-"""a comment is sent so often, so that both sides see that the other is there"""
+QUIET_SECONDS = 15.0  # a comment is sent so often, so that both sides notice when the other has gone
 
 DESCRIBED = {
     "description": "rows of the journal",
@@ -40,29 +38,30 @@ def routes(house: House) -> APIRouter:
     """All of them."""
     router = APIRouter()
     loop, store = house.service.loop, house.service.store
+    pages = Pages(store)
 
     async def rows_from(seq: int, caller: Caller, follow: bool) -> AsyncIterator[str]:
-        yield f": from {seq}\n\n"  # a client whose connection ends before the first row comes back with this number
-        while True:
-            entries = await asyncio.to_thread(store.entries, seq, limit=ROWS)
-            for row in await asyncio.to_thread(visible, store, entries, caller):
-                data = {**row.event, "placements": row.placements}
-                if row.note is not None:
-                    data["note"] = row.note
-                yield f"id: {row.seq}\nevent: {row.event['event']}\ndata: {json.dumps(data)}\n\n"
-            if entries:
-                seq = entries[-1].seq
-            elif not follow or loop.ended.is_set():
-                return
-            else:
-                yield ": waiting\n\n"
-                await house.news.wait(QUIET_SECONDS)
+        with house.streams.one(caller) as counted:
+            yield f": from {seq}\n\n"  # a client whose connection ends before the first row comes back with this number
+            while counted and house.guard.holds(caller):
+                news = house.news.next()
+                page = await pages.after(seq)
+                if page.last is not None:
+                    seq = page.last
+                    yield page.text(caller.tenant) or f": from {seq}\n\n"
+                elif not follow or loop.ended.is_set():
+                    return
+                else:
+                    yield ": waiting\n\n"
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(news.wait(), QUIET_SECONDS)
 
     @router.get("/v1/events", tags=["events"], response_class=EventStream, responses={200: DESCRIBED})
     async def events(
         request: Request, caller: Reader, after: Number | None = None, follow: bool = True
     ) -> StreamingResponse:
         """The journal as server-sent events, from a row on (`after`, or Last-Event-ID), and on as it grows."""
+        house.streams.check(caller)
         resumed = request.headers.get("last-event-id", "")
         first = int(resumed) if resumed.isascii() and resumed.isdigit() and len(resumed) < 17 else after
         seq = loop.ledger.seq if first is None else first
@@ -75,15 +74,14 @@ def routes(house: House) -> APIRouter:
 
     @router.get("/readyz", tags=["health"], response_class=PlainTextResponse)
     async def readyz() -> PlainTextResponse:
-        """Whether requests are taken."""
-        trouble = loop.trouble
-        return PlainTextResponse(
-            "ready\n" if trouble is None else f"not ready: {trouble}\n", 200 if trouble is None else 503
-        )
+        """Whether requests are taken. The reason is told in answers to callers with a token: it may name paths and hosts."""
+        return PlainTextResponse("ready\n") if loop.trouble is None else PlainTextResponse("not ready\n", 503)
 
     @router.get("/metrics", tags=["health"], response_class=PlainTextResponse)
     async def show_metrics(caller: Reader) -> PlainTextResponse:
-        """For Prometheus."""
+        """Figures for Prometheus, of all tenants together."""
+        if caller.tenant != EVERYONE:
+            raise Refusal(403, "metrics are of all tenants; this token is of one")
         if loop.trouble is None:
             await asyncio.to_thread(await done(loop.ask(metrics.measure)))
             await house.boards.full()  # with its alarms and the observed load

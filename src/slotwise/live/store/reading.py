@@ -176,5 +176,5 @@ class Reading(ABC):
     def tokens(self) -> list[Token]:
         return [
             Token(*row)
-            for row in self.ask("SELECT id, role, tenant, digest, created FROM token ORDER BY created, id")
+            for row in self.ask("SELECT id, role, tenant, digest, created, account FROM token ORDER BY created, id")
         ]

@@ -117,6 +117,8 @@ class Token(NamedTuple):
     tenant: str
     digest: str
     created: float
+    user: str | None = None
+    """the account that executes the jobs of its holder, where the service may change users"""
 
 
 class Identity(NamedTuple):

@@ -39,6 +39,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
     # jobs that were there in a window of time: for the history of queues and the timeline, and for the trim of ended jobs
     ("CREATE INDEX job_ended ON job (ended)",),
+    ("ALTER TABLE token ADD COLUMN account TEXT",),
 )
 
 NEWEST = len(MIGRATIONS)

@@ -71,7 +71,7 @@ class Writing(Reading):
 
     def add_token(self, token: Token) -> None:
         with self.as_anybody() as connection:
-            connection.execute(self.words("INSERT INTO token VALUES (?, ?, ?, ?, ?)"), token)
+            connection.execute(self.words("INSERT INTO token VALUES (?, ?, ?, ?, ?, ?)"), token)
 
     def drop_token(self, token: str) -> bool:
         with self.as_anybody() as connection:
