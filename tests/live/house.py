@@ -105,6 +105,12 @@ class Exchange:
         """What the application says next."""
         return await self._said.get()
 
+    async def until(self, text: bytes) -> bytes:
+        """The first piece with this text."""
+        while text not in (piece := await self.next()):
+            pass
+        return piece
+
     async def ended(self) -> None:
         """Until the answer is complete."""
         await self.task

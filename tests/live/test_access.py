@@ -27,7 +27,9 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 NEEDS = {
     ("POST", "/v1/jobs"): "submit",
     ("POST", "/v1/jobs/bulk"): "submit",
+    ("POST", "/v1/jobs/cancel"): "submit",
     ("GET", "/v1/jobs"): "read",
+    ("GET", "/v1/jobs/counts"): "read",
     ("GET", "/v1/jobs/{number}"): "read",
     ("GET", "/v1/jobs/{number}/output"): "read",
     ("GET", "/v1/jobs/{number}/explain"): "read",
@@ -72,6 +74,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/v1/jobs"): {"argv": ["x"]},
     ("POST", "/v1/jobs/bulk"): [{"argv": ["x"]}],
     ("POST", "/v1/jobs/cancel"): {"ids": []},
+    ("POST", "/v1/jobs/cancel"): {"ids": [1]},
     ("POST", "/v1/servers"): {"name": "none", "server_class": "none"},
     ("PATCH", "/v1/cluster"): {},
     ("POST", "/v1/tokens"): {"role": "read"},

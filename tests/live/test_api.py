@@ -99,12 +99,12 @@ def test_servers_and_changes(house: House) -> None:
 def test_events_can_be_resumed(house: House) -> None:
     house.submit()
     whole = house.call("GET", "/v1/events", params={"after": 0, "follow": False}).text
-    numbers = [int(one) for one in re.findall(r"^id: (\d+)$", whole, re.M)]
+    numbers = [int(one) for one in re.findall(r"^id: (\d+)\nevent", whole, re.M)]
     assert numbers == list(range(1, numbers[-1] + 1))
     rest = house.call(
         "GET", "/v1/events", params={"follow": False}, headers={"Last-Event-ID": str(numbers[-3])}
     ).text
-    assert re.findall(r"^id: (\d+)$", rest, re.M)[:2] == [str(numbers[-2]), str(numbers[-1])]
+    assert re.findall(r"^id: (\d+)\nevent", rest, re.M)[:2] == [str(numbers[-2]), str(numbers[-1])]
 
 
 def test_metrics_and_health(house: House) -> None:

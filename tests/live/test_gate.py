@@ -190,12 +190,11 @@ def test_a_stream_ends_when_its_token_is_revoked(house: House) -> None:
         other = house.guard.create("read")[1]
         ends, stays = (Exchange(house.app, "GET", "/v1/events", one) for one in (secret, other))
         for one in (ends, stays):
-            assert b": waiting" in await one.next()
+            await one.until(b": waiting")
         await asyncio.to_thread(house.guard.revoke, token.id)
         await ends.ended()
         number = await asyncio.to_thread(house.submit)
-        while f'"job": {number}'.encode() not in await stays.next():
-            pass
+        await stays.until(f'"job": {number}'.encode())
         assert not any(f'"job": {number}'.encode() in piece for piece in ends._said._queue)  # type: ignore[attr-defined]
         await stays.hang_up()
 
@@ -207,15 +206,15 @@ def test_one_token_has_a_limit_on_streams(house: House) -> None:
         secret, other = house.guard.create("read")[1], house.guard.create("read")[1]
         opened = [Exchange(house.app, "GET", "/v1/events", secret) for _ in range(20)]
         for one in opened:
-            await one.next()
+            await one.until(b": waiting")
         more = Exchange(house.app, "GET", "/v1/events", secret)
         await more.ended()
         assert (more.status, more.headers["retry-after"]) == (429, "10")
         another = Exchange(house.app, "GET", "/v1/events", other)
-        assert b": waiting" in await another.next()
+        await another.until(b": waiting")
         await opened[0].hang_up()
         again = Exchange(house.app, "GET", "/v1/events", secret)
-        assert b": waiting" in await again.next()
+        await again.until(b": waiting")
         for one in (*opened[1:], another, again):
             await one.hang_up()
         assert not house.app.state.house.streams._open
@@ -233,7 +232,7 @@ def test_a_page_of_the_journal_is_one_piece_and_is_read_once(house: House, monke
     async def run() -> None:
         streams = [Exchange(house.app, "GET", "/v1/events?after=0", house.tokens["read"]) for _ in range(9)]
         for one in streams:
-            assert (await one.next()).count(b"\nevent: ") >= 300
+            assert (await one.until(b"event: ")).count(b"\nevent: ") >= 300
         for one in streams:
             await one.hang_up()
 

@@ -39,11 +39,11 @@ class Streams:
             raise Refusal(503, f"more than {self.most_of_all} open streams", 10.0)
 
     @contextmanager
-    def one(self, caller: Caller) -> Iterator[None]:
-        """Count a stream while it is open."""
+    def one(self, caller: Caller) -> Iterator[bool]:
+        """Count a stream while it is open; False if others were opened since `check`, so that it is one too many."""
         self._open[caller.token] += 1
         try:
-            yield
+            yield self._open[caller.token] <= self.most
         finally:
             self._open[caller.token] -= 1
             self._open += Counter()  # forget callers without streams
