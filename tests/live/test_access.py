@@ -30,6 +30,7 @@ NEEDS = {
     ("POST", "/v1/jobs/cancel"): "submit",
     ("GET", "/v1/jobs"): "read",
     ("GET", "/v1/jobs/counts"): "read",
+    ("GET", "/v1/status"): "read",
     ("GET", "/v1/jobs/{number}"): "read",
     ("GET", "/v1/jobs/{number}/output"): "read",
     ("GET", "/v1/jobs/{number}/explain"): "read",
