@@ -45,6 +45,9 @@ NEEDS = {
     ("GET", "/v1/servers/{name}/explain"): "read",
     ("GET", "/v1/cluster"): "read",
     ("PATCH", "/v1/cluster"): "operate",
+    ("POST", "/v1/cluster/plan"): "operate",
+    ("POST", "/v1/cluster/apply"): "operate",
+    ("GET", "/v1/cluster/toml"): "read",
     ("POST", "/v1/tokens"): "operate",
     ("GET", "/v1/tokens"): "operate",
     ("DELETE", "/v1/tokens/{identity}"): "operate",
@@ -78,6 +81,8 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/v1/jobs/cancel"): {"ids": [1]},
     ("POST", "/v1/servers"): {"name": "none", "server_class": "none"},
     ("PATCH", "/v1/cluster"): {},
+    ("POST", "/v1/cluster/plan"): {},
+    ("POST", "/v1/cluster/apply"): {},
     ("POST", "/v1/tokens"): {"role": "read"},
 }
 
