@@ -14,7 +14,7 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/build/bytecode
 $(shell mkdir -p $(MPLCONFIGDIR) $(TMPDIR))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-compilers test-system soak lint pins bench docs dist check-wheel lock clean
+.PHONY: help run test test-compilers test-system soak failover lint pins bench docs dist check-wheel lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
@@ -48,6 +48,10 @@ soak: $(READY) ## the live scheduler killed 1,000 times on SQLite and 300 times 
 	SLOTWISE_CRASHES=300 SLOTWISE_CRASH_POLICY=guarded tools/system/with-postgres $(BIN)/python -m pytest tests/live/test_crashes.py \
 	    tests/live/test_store.py -k "killed and postgres"
 	SLOTWISE_SLURM_JOBS=300 tools/system/with-slurm $(BIN)/python -m pytest -m system tests/live/test_slurm.py
+
+SCHEDULES ?= 10000
+failover: $(READY) ## random failovers of two services on PostgreSQL (SCHEDULES=10000)
+	tools/system/with-postgres $(BIN)/python tests/live/failover.py --schedules $(SCHEDULES) --at-once 16
 
 lint: $(READY) ## ruff and mypy --strict
 	$(BIN)/ruff check .

@@ -83,8 +83,12 @@ class Retention:
 
     def checkpoint(self, store: Store, ledger: Ledger) -> None:
         """Keep the situation after the newest row. A store that cannot take it now is no reason to stop: the journal is whole."""
+        self._keep(store, self.situation(ledger))
+
+    def situation(self, ledger: Ledger) -> Checkpoint:
+        """Return the situation after the newest row, to be kept."""
         self.kept_at = ledger.seq
-        self._keep(store, Checkpoint(ledger.seq, ledger.core.now, 0, packed(self._body(ledger))))
+        return Checkpoint(ledger.seq, ledger.core.now, 0, packed(self._body(ledger)))
 
     def _body(self, ledger: Ledger) -> dict[str, Any]:
         return {

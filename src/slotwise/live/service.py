@@ -46,14 +46,14 @@ class Service:
         retention = retention or Retention()
         retention.settings = settings | retention.settings
         if not store.checkpoints():
-            retention.checkpoint(store, ledger)
+            store.save_checkpoint(retention.situation(ledger))  # a journal without one could not be read back
         if source is not None:
             compare(ledger, engine, setup, source, clock.now())
         self.loop = Loop(store, ledger, engine, clock=clock, retention=retention)
         batch, _ = ledger.take()
         if batch:
             store.commit(batch)
-            retention.checkpoint(store, ledger)
+            store.save_checkpoint(retention.situation(ledger))
         retention.kept_at = max(seq for seq, _, _ in store.checkpoints())
         if isinstance(engine, Attached):
             engine.attach(ledger.core.cluster.resources, self.loop.why_waits)
