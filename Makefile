@@ -16,8 +16,8 @@ $(shell mkdir -p $(MPLCONFIGDIR) $(TMPDIR))
 .DEFAULT_GOAL := help
 .PHONY: help run test test-compilers test-system soak failover lint pins bench docs dist check-wheel lock clean
 
-help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
+help: ## this list, with how long each takes on two cores
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("slotwise needs Python 3.11 or later; try make PYTHON=python3.12") if sys.version_info < (3, 11) else None'
@@ -27,22 +27,22 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-run: $(READY) ## reproduce the paper's evaluation and open the way to its report
+run: $(READY) ## reproduce the paper's evaluation and open the way to its report (2 min)
 	$(BIN)/slotwise reproduce --out build/reproduce
 
-test: $(READY) ## every test; then the core again with the compiler off
+test: $(READY) ## every test; then the core again with the compiler off (6 min)
 	$(BIN)/slotwise warm
 	$(BIN)/python -m pytest -n 2
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n 2 -m core
 
-test-compilers: $(READY) ## the core on Numba alone and without a compiler
+test-compilers: $(READY) ## the core on Numba alone and without a compiler (10 min)
 	SLOTWISE_COMPILER=numba $(BIN)/python -m pytest -n 2 -m core
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n 2 -m core
 
-test-system: $(READY) ## the live scheduler with a real PostgreSQL and a real Slurm, installed and started here
+test-system: $(READY) ## the live scheduler with a real PostgreSQL and a real Slurm, installed and started here (10 min, and the installation)
 	tools/system/with-postgres tools/system/with-slurm $(BIN)/python -m pytest -m system tests/live
 
-soak: $(READY) ## the live scheduler killed 1,000 times on SQLite and 300 times on PostgreSQL, and many real commands; 300 jobs on Slurm
+soak: $(READY) ## the live scheduler killed 1,000 times on SQLite and 300 times on PostgreSQL, and many real commands; 300 jobs on Slurm (1 h)
 	SLOTWISE_CRASHES=1000 SLOTWISE_CRASH_POLICY=guarded SLOTWISE_COMMANDS=1000 $(BIN)/python -m pytest tests/live/test_crashes.py \
 	    tests/live/test_store.py tests/live/test_api.py -k "killed or restarts"
 	SLOTWISE_CRASHES=300 SLOTWISE_CRASH_POLICY=guarded tools/system/with-postgres $(BIN)/python -m pytest tests/live/test_crashes.py \
@@ -53,33 +53,34 @@ SCHEDULES ?= 10000
 failover: $(READY) ## random failovers of two services on PostgreSQL (SCHEDULES=10000)
 	tools/system/with-postgres $(BIN)/python tests/live/failover.py --schedules $(SCHEDULES) --at-once 16
 
-lint: $(READY) ## ruff and mypy --strict
+lint: $(READY) ## ruff, mypy --strict and the prose (1 min)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tools/prose.py
 
-pins: $(READY) ## compare every figure and decision of every policy with tests/pins.json
+pins: $(READY) ## compare every figure and decision of every policy with tests/pins.json (3 min)
 	$(BIN)/python tests/pins.py --check
 
-bench: $(READY) ## the benchmarks, side by side in one run
+bench: $(READY) ## the benchmarks, side by side in one run (15 min)
 	$(BIN)/python -m benchmarks --check
 
-docs: $(READY) ## the documentation as a site, in site/
+docs: $(READY) ## the documentation as a site, in site/ (20 s)
 	$(BIN)/python docs/generate.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-dist: $(READY) ## sdist and wheel, in dist/
+dist: $(READY) ## sdist and wheel, in dist/ (10 s)
 	$(BIN)/python -m build --no-isolation --outdir dist
 
-check-wheel: $(READY) ## install the packages into clean environments and use them (PYTHONS="python3.11 python3.13")
+check-wheel: $(READY) ## install the packages into clean environments and use them (PYTHONS="python3.11 python3.13") (5 min)
 	rm -rf dist
 	$(MAKE) dist
 	$(BIN)/python tools/check_wheel.py $(PYTHONS)
 
-lock: ## write requirements.lock anew from pyproject.toml (needs uv)
+lock: ## write requirements.lock anew from pyproject.toml (needs uv) (10 s)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --all-extras --group dev \
 	    --no-emit-index-url --no-header --no-annotate pyproject.toml -o requirements.lock
 
-clean: ## remove what the other targets made
+clean: ## remove what the other targets made (1 s)
 	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

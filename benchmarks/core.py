@@ -35,10 +35,8 @@ POLICIES = {
 LOAD = 0.89
 EVENTS = 400_000
 REPEATS = 5
-AHEAD = 8
-"""completions"""
-WARM_UP = 2.0
-"""seconds at most"""
+AHEAD = 8  # completions
+WARM_UP = 2.0  # seconds at most
 
 
 @numba.njit(nogil=True, pipeline_class=WholeCompiler)  # type: ignore[untyped-decorator]

@@ -25,8 +25,8 @@ POLICIES = ("algorithm1", "guarded", "best-fit")
 TYPES = (3, 10, 30, 100)
 MORE_TYPES = {"guarded": (300,)}
 RESOURCES = (1, 2, 4, 8)
+# of the speed with 3 types
 GOALS = {("algorithm1", 100): 0.4, ("best-fit", 100): 0.4, ("guarded", 100): 0.25, ("guarded", 300): 0.1}
-"""of the speed with 3 types"""
 EVENTS = 100_000
 PROCESSES, TURNS = 5, 8
 ROOT = Path(__file__).resolve().parents[1]

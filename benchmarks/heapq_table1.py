@@ -10,10 +10,10 @@ import math
 import random
 from typing import NamedTuple
 
+# the vertices of the convex hull of what a server of Table 1 holds
 CONFIGURATIONS = ((2, 3, 0), (0, 5, 0), (0, 3, 2))
-"""the vertices of the convex hull of what a server of Table 1 holds"""
+# jobs of each type per server that are exactly on the boundary of the capacity region
 MIX = (2 / 3, 11 / 3, 2 / 3)
-"""jobs of each type per server that are exactly on the boundary of the capacity region"""
 INTENSITY = 0.89
 B, P, Z, CAP = 0.9, -0.05, 0.005, 0.1
 

@@ -10,8 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SHARED = (
     ROOT.parent / "shared" / "traces"
 )  # what else knows this place imports more of the package than earlier versions have
-LOADS = {"kth": 0.688, "nasa": 0.4665, "ceritsc2013": 0.85}
-"""over the whole log; the first two as they are"""
+LOADS = {"kth": 0.688, "nasa": 0.4665, "ceritsc2013": 0.85}  # over the whole log; the first two as they are
 
 
 def names() -> list[str]:

@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any
 
 COMMITTED = Path(__file__).parent / "results.json"
-KEPT = 0.8
-"""the share of its speed that a figure must keep"""
+KEPT = 0.8  # the share of its speed that a figure must keep
 SAME_MACHINE = ("processor", "cores", "system")
 MORE_IS_BETTER = ("events/s", "times", "of the speed with")
-LESS_IS_BETTER = ("s", "ms", "us", "ns", "MB", "ratio")
-"""units, or how they begin"""
+LESS_IS_BETTER = ("s", "ms", "us", "ns", "MB", "ratio")  # units, or how they begin
 
 Row = dict[str, Any]
 Results = dict[str, Any]

@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-SIZES = ((1, 100, 0.5), (2, 1000, 0.3), (4, 3000, 0.2))
-"""CPUs, megabytes, share of the jobs"""
+SIZES = ((1, 100, 0.5), (2, 1000, 0.3), (4, 3000, 0.2))  # CPUs, megabytes, share of the jobs
 CPUS = 16
 MEAN_SECONDS = 4.0
 QUANTILES = (0.5, 0.95)

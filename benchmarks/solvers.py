@@ -24,8 +24,7 @@ from slotwise.packing.kernels import solve, table_best
 
 SECONDS = 0.2
 TURNS = 5
-MOST = 3.0
-"""times the cost of an event with `greedy-fill`"""
+MOST = 3.0  # times the cost of an event with `greedy-fill`
 
 
 def servers() -> dict[str, Space]:

@@ -22,8 +22,7 @@ from slotwise.simulation.run.choice import Choice
 from slotwise.simulation.run.replication import Task, prepare
 from slotwise.simulation.run.workload import jobs_of
 
-FIRST = {"algorithm1": 7.5, "guarded": 13.0}
-"""seconds on two idle cores: half of what it was"""
+FIRST = {"algorithm1": 7.5, "guarded": 13.0}  # seconds on two idle cores: half of what it was
 SMALL = 0.8
 SETUP = 0.5
 SERVER_EVENT = 5.0

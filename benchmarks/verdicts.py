@@ -43,14 +43,10 @@ from slotwise.simulation.run.replication import Task, replicate
 from slotwise.simulation.run.workload import jobs_of
 from slotwise.theory.bounds import NOTHING
 
-TRUTH = 10_000
-"""added to the seed of a workload for its long runs"""
-PIECE = 7
-"""one of the long runs is so many times as long as one run of the answer"""
-FIRST = 8
-"""so many of them at first; then twice as many, and so on"""
-RESOLUTION = 0.008
-"""of the histograms of waits"""
+TRUTH = 10_000  # added to the seed of a workload for its long runs
+PIECE = 7  # one of the long runs is so many times as long as one run of the answer
+FIRST = 8  # so many of them at first; then twice as many, and so on
+RESOLUTION = 0.008  # of the histograms of waits
 
 
 def tables(rng: np.random.Generator, intensity: float, seed: int) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 In README and docs, ```console blocks hold `$ slotwise ...` commands, on the pages of `SHOWING` each followed by what it
 prints; ```python blocks without >>> are run, and a ```toml block that begins with `# name.toml` is that file. Blocks
-of a page run in order in one empty folder. README's run where its reader stands, in a copy of this directory as a clone has it; what
-they print stands in tests/docs/readme.txt. Of `$ make ...` only the steps are told: some take long, and one runs the tests.
+of a page run in order in one empty folder. README's run where its reader stands, in a copy of this directory as a clone has it. What
+they print stands in tests/docs/readme.txt, and in README itself in blocks that show an output. Of `$ make ...` only the steps are told: some take long, and one runs the tests.
 
 With names, only those pages: `python docs/outputs.py guides/plan.md`.
 """
@@ -26,8 +26,7 @@ from typing import Any, NamedTuple
 from slotwise.cli.main import main as slotwise
 
 ROOT = Path(__file__).parents[1]
-SHOWING = ("tutorial.md", "guides/own-trace.md", "guides/plan.md")
-"""pages that show what their commands print"""
+SHOWING = ("tutorial.md", "guides/own-trace.md", "guides/plan.md")  # pages that show what their commands print
 TRANSCRIPT = ROOT / "tests" / "docs" / "readme.txt"
 WIDTH = "96"
 NOT_CLONED = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "site", "*.egg-info")
@@ -112,14 +111,17 @@ def run(page: Path) -> Iterator[Said]:
 
 
 def with_outputs(page: Path, said: list[Said]) -> str:
-    """The page with what its commands print."""
+    """Return the page with what its commands print; in README only in blocks that show an output already."""
     left = iter([one for one in said if not one.command.startswith("$ python")])
 
     def fill(match: re.Match[str]) -> str:
         kind, text = match.groups()
         if kind != "console":
             return match[0]
-        parts = [f"{one.command}\n{one.text}\n" for one in (next(left) for _ in commands(text))]
+        ran = [next(left) for _ in commands(text)]
+        if page.name == "README.md" and all(line.startswith("$ ") for line in text.splitlines()):
+            return match[0]
+        parts = [f"{one.command}\n{one.text}\n" for one in ran]
         return "```console\n" + "\n".join(parts) + "```"
 
     return BLOCK.sub(fill, page.read_text("utf-8"))
@@ -148,8 +150,7 @@ def main() -> None:
             sys.exit(f"{page.name}: {wrong[0].command}\n{wrong[0].text}")
         if page.name == "README.md":
             TRANSCRIPT.write_text(transcript(said), "utf-8")
-        else:
-            page.write_text(with_outputs(page, said), "utf-8")
+        page.write_text(with_outputs(page, said), "utf-8")
         print(page.name)
 
 

@@ -7,7 +7,7 @@ A change that is meant to leave results alone must leave every row alone. A row 
 - `decisions`: all placements of random event lists, with the options in the case;
 - `situation`: the JSON text of the situation after each list.
 
-The rows of `capacity` and `plan` belong to no policy. `--write` replaces the file; `--policy NAME` restricts the rows. The hashes hold
+The rows of `capacity` and `plan` belong to no policy. `--write` replaces the file; `--policy NAME` restricts the rows, and so does `--kind`. The hashes hold
 for Linux on x86-64: another processor or C library may round a logarithm differently.
 """
 
@@ -18,8 +18,9 @@ import hashlib
 import json
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -51,11 +52,20 @@ def _plain(value: Any) -> Any:
     return value.hex() if isinstance(value, float) else value if isinstance(value, int | None) else str(value)
 
 
-def rows_of(policy: str) -> dict[str, str]:
+def rows_of(policy: str, kinds: Sequence[str] | None = None) -> dict[str, str]:
     """Return the rows of one policy, or those of no policy for "capacity" and "plan"."""
     sys.path.insert(0, str(HERE / "scheduling"))  # instances and variants
-    made = {"capacity": _capacities, "plan": _plans}.get(policy)
-    return dict(made() if made else [*_figures(policy), *_decisions(policy)])
+    if policy in ("capacity", "plan"):
+        return dict(_capacities() if policy == "capacity" else _plans())
+    asked = set(kinds or ("figures", "report", "decisions", "situation"))
+    found = dict(_figures(policy)) if asked & {"figures", "report"} else {}
+    found |= dict(_decisions(policy)) if asked & {"decisions", "situation"} else {}
+    return {row: pin for row, pin in found.items() if _is_wanted(row, [policy], kinds)}
+
+
+def _is_wanted(row: str, policies: Sequence[str], kinds: Sequence[str] | None) -> bool:
+    policy, kind, _ = row.split(" | ")
+    return policy in policies and (not kinds or kind in kinds)
 
 
 def _figures(policy: str) -> Iterator[tuple[str, str]]:
@@ -148,15 +158,18 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="replace the rows instead of comparing them")
     parser.add_argument("--check", action="store_true", help="compare; this is the default")
     parser.add_argument("--policy", action="append", help="only the rows of this policy; may be repeated")
+    parser.add_argument(
+        "--kind", action="append", help="only rows of this kind, such as decisions; may be repeated"
+    )
     parser.add_argument("--workers", type=int, default=2)
     chosen = parser.parse_args()
     wanted = chosen.policy or names()
     known: dict[str, str] = json.loads(FILE.read_text()) if FILE.exists() else {}
     found: dict[str, str] = {}
     with ProcessPoolExecutor(chosen.workers, mp_context=get_context("spawn")) as pool:
-        for rows in pool.map(rows_of, wanted):
+        for rows in pool.map(partial(rows_of, kinds=chosen.kind), wanted):
             found |= rows
-    mine = {row: pin for row, pin in known.items() if row.partition(" | ")[0] in wanted}
+    mine = {row: pin for row, pin in known.items() if _is_wanted(row, wanted, chosen.kind)}
     if chosen.write:
         rest = {row: pin for row, pin in known.items() if row not in mine}
         FILE.write_text(json.dumps(dict(sorted((rest | found).items())), indent=1) + "\n")

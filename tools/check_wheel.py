@@ -30,12 +30,12 @@ COMMANDS = (
     ("python", "-c", "import slotwise; print(slotwise.simulate('example1', overrides=['run.events=2000']).mean_queue)"),
     ("mypy", "--strict", "typed.py"),
 )  # fmt: skip
+# what an sdist must hold, so that `make test` works in it
 SHIPPED = (
     "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "mkdocs.yml", "pyproject.toml", "requirements.lock",
     "docs/index.md", "docs/figures/policies.svg", "examples/own_policy.py",
     "src/slotwise/py.typed", "tests/test_layers.py", "tools/check_wheel.py",
 )  # fmt: skip
-"""what an sdist must hold, so that `make test` works in it"""
 TYPED = "import slotwise\n\nqueue: float = slotwise.simulate('example1').mean_queue.mean\n"
 
 

@@ -36,8 +36,7 @@ QUICK = (
     "easy-backfill",
     "guarded-durations",
 )
-QUICK_EACH = 4
-"""scenarios of each family, about"""
+QUICK_EACH = 4  # scenarios of each family, about
 QUICK_OLD = (
     "example1",
     "table1-20-0.89",
@@ -46,8 +45,7 @@ QUICK_OLD = (
     "random-1003",
     "random-1017",
 )
-ALLOWED = 3.0
-"""times the p99 wait of a type under algorithm1"""
+ALLOWED = 3.0  # times the p99 wait of a type under algorithm1
 
 
 def report(rows: list[Row], policies: list[str], command: str) -> list[str]:

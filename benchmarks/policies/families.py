@@ -35,14 +35,14 @@ from slotwise.workloads.traces.tools import scale
 
 PARTS = ("tune", "wide", "decide", "last")
 SEEDS = {"tune": range(100, 112), "decide": range(200, 212), "last": range(600, 612)}
+# how many seeds of each family, from 400 on
 WIDE = {"pools": 80, "labels": 64, "means": 64, "tails": 24, "bursts": 16}
-"""how many seeds of each family, from 400 on"""
+# how the jobs of a log are sorted
 TYPES: dict[str, dict[str, Any]] = {
     "8": {"method": "waste-bounded", "types": 8},
     "64": {"method": "waste-bounded", "types": 64},
     "exact": {"method": "exact"},
 }
-"""how the jobs of a log are sorted"""
 
 
 def family_entries(part: str) -> list[Entry]:
@@ -216,14 +216,14 @@ def log(name: str, load: float, types: str) -> Scenario:
 
 # -- traces of clouds ---------------------------------------------------------------------------------------------
 
+# traces of `traces.REAL`, and the Google window, at these loads
 CLOUDS = {
     "tune": (("ceritsc2013", 0.85), ("alibaba2017", 0.85)),
     "decide": (("ceritsc2013", 0.92), ("azure2017", 0.92), ("alibaba-gpu2023", 0.92), ("google2011", 0.92)),
     "last": (("ceritsc2013", 0.9), ("alibaba2017", 0.9), ("alibaba-gpu2023", 0.9), ("google2011", 0.9)),
 }
-"""traces of `traces.REAL`, and the Google window, at these loads"""
+# these have about a thousand different demands, and are not run with exact types
 MANY_DEMANDS = ("alibaba2017", "google2011")
-"""these have about a thousand different demands, and are not run with exact types"""
 
 
 def _clouds(part: str) -> Iterator[Entry]:

@@ -17,8 +17,7 @@ from slotwise.simulation.run.replication import Task, replicate
 from slotwise.simulation.run.workload import jobs_of
 from slotwise.workloads.tracejobs import open_trace
 
-TARGETS = (1.0, 10.0, 60.0, 600.0)
-"""mean waits in seconds; a job runs for 1,670 on the average"""
+TARGETS = (1.0, 10.0, 60.0, 600.0)  # mean waits in seconds; a job runs for 1,670 on the average
 CONTESTANTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("algorithm1, as in the paper", "algorithm1", {"z": 0.002, "stall_cap": 0.015}),
     ("algorithm1", "algorithm1", {}),

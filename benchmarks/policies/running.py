@@ -38,6 +38,7 @@ from slotwise.simulation.run.workload import jobs_of
 from slotwise.theory.bounds import best_lower_bound
 from slotwise.workloads.jobs import Jobs
 
+# every policy for clusters of any shape that does not block (fifo)
 POLICIES = (
     "guarded",
     "algorithm1",
@@ -58,30 +59,27 @@ POLICIES = (
     "guarded-blind",
     "easy-estimates",
 )
-"""every policy for clusters of any shape that does not block (fifo)"""
+# policies with options, under names of their own
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "guarded-durations": ("guarded", {"durations": "exact"}),
     "guarded-blind": ("guarded", {"durations": "none"}),
     "easy-estimates": ("easy-backfill", {"durations": "estimate"}),
 }
-"""policies with options, under names of their own"""
+# run only where jobs bring users' estimates, which `guarded` uses
 ON_ESTIMATES = ("guarded-blind", "easy-estimates")
-"""run only where jobs bring users' estimates, which `guarded` uses"""
+# these know how long each job will run: they are shown, but are not what others are compared with
 KNOWS = ("easy-backfill", "guarded-durations", "easy-estimates")
-"""these know how long each job will run: they are shown, but are not what others are compared with"""
+# with more types in a trace they are not run. g16: each type has a clock of its own, and where whole machines are
+# asked for they ring billions of times. nmsr: its configurations are looked for before the run, for more than ten
+# minutes with the 457 types of ceritsc2013
 MOST_TYPES = {"g16": 64, "nmsr": 400}
-"""with more types in a trace they are not run. g16: each type has a clock of its own, and where whole machines are asked for they ring billions of times. nmsr: its
-configurations are looked for before the run, for more than ten minutes with the 457 types of ceritsc2013"""
+# families on which policies are not run: with types that differ a thousand times EASY takes more than five
+# minutes a scenario
 TOO_SLOW = {"means": ("easy-backfill",)}
-"""families on which policies are not run: with types that differ a thousand times EASY takes more than five minutes a scenario"""
-SERVED_WITHIN = 10.0
-"""times as long as jobs arrive: who has not started by then counts as waiting for ever"""
-SMALL, SLACK = 5.0, 2.0
-"""queues under SMALL are compared with SLACK allowed"""
-LONGER, ROUNDS = 4, 1
-"""runs in doubt are made so many times as long, so often"""
-CONTENDER = 3.0
-"""a policy with at most so many times the best queue may be the best"""
+SERVED_WITHIN = 10.0  # times as long as jobs arrive: who has not started by then counts as waiting for ever
+SMALL, SLACK = 5.0, 2.0  # queues under SMALL are compared with SLACK allowed
+LONGER, ROUNDS = 4, 1  # runs in doubt are made so many times as long, so often
+CONTENDER = 3.0  # a policy with at most so many times the best queue may be the best
 
 
 @dataclass(frozen=True)

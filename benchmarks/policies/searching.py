@@ -9,8 +9,7 @@ from benchmarks.policies.running import Runner
 from benchmarks.policies.suite import Entry, random_scenario
 
 COMMON = ("best-fit", "first-fit", "m14", "algorithm1")
-FIRST_SEED = 20_000
-"""away from the suite's own seeds and from those held out"""
+FIRST_SEED = 20_000  # away from the suite's own seeds and from those held out
 
 
 def search(seeds: int, events: int, runs: int) -> None:

@@ -18,20 +18,18 @@ from slotwise.model import Scenario, load_scenario, parse_scenario
 from slotwise.simulation.run.workload import jobs_of
 
 RANDOM = range(1000, 1030)
+# seeds of the search: best-fit diverges on 20033 and 20043, first-fit on 20026, m14 or algorithm1 on the others
 FOUND = (20009, 20021, 20023, 20026, 20033, 20036, 20043, 20052)
-"""seeds of the search: best-fit diverges on 20033 and 20043, first-fit on 20026, m14 or algorithm1 on the others"""
+# A run lasts at least so many times the longest mean service time of a type, unless that makes it more than so
+# many times as long: where jobs of one type run a thousand times as long as others, a million events are over
+# before a few of them have ended.
 SERVICES, MOST_LONGER = 500.0, 32
-"""A run lasts at least so many times the longest mean service time of a type, unless that makes it more than so many times as long: where jobs of one type run a
-thousand times as long as others, a million events are over before a few of them have ended."""
-USUAL = 1_000_000
-"""events of a run"""
-TRACE_RUNS = 8
-"""of the same jobs, with other lots drawn by the policies that draw any"""
+USUAL = 1_000_000  # events of a run
+TRACE_RUNS = 8  # of the same jobs, with other lots drawn by the policies that draw any
+# nothing was tuned on them; once they decided, against a change (docs/research/guarded.md)
 HELD_OUT = range(5000, 5030)
-"""nothing was tuned on them; once they decided, against a change (docs/research/guarded.md)"""
 
-LABELLED = range(7000, 7030)
-"""random scenarios in which some types may run on some server classes only"""
+LABELLED = range(7000, 7030)  # random scenarios in which some types may run on some server classes only
 LABELS = {"zone": ("a", "b"), "gpu": ("none", "a100", "h100")}
 
 

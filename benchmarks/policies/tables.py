@@ -10,6 +10,7 @@ import numpy as np
 
 from benchmarks.policies.running import Row
 
+# whose ratios have a column of their own
 SHOWN = (
     "algorithm1",
     "best-fit",
@@ -21,7 +22,6 @@ SHOWN = (
     "easy-backfill",
     "guarded-durations",
 )
-"""whose ratios have a column of their own"""
 
 
 class Wait(NamedTuple):

@@ -25,8 +25,7 @@ HERE = Path(__file__).parent
 STYLE = {"font.family": "sans-serif", "font.size": 10, "svg.fonttype": "none", "svg.hashsalt": "slotwise"}
 POLICIES = ["guarded", "algorithm1", "best-fit", "m14"]
 SCENARIOS = ["table1", "best-fit-trap", "example1"]
-LEAST, MOST = 0.5, 100_000
-"""mean queues on the axis of `policies`"""
+LEAST, MOST = 0.5, 100_000  # mean queues on the axis of `policies`
 
 
 def tidy(axes: Axes) -> None:

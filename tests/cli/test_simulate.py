@@ -18,9 +18,9 @@ QUICK = ["--set", "run.events=3000", "--set", "run.replications=3"]
 
 NUMBER = (int, float)
 INTERVAL = {"mean": float, "ci95": [float, float]}
-QUANTILE = float | None
-"""null where so many still wait that it is not known yet"""
+QUANTILE = float | None  # null where so many still wait that it is not known yet
 WAIT = {"mean": float, "p50": QUANTILE, "p95": QUANTILE, "p99": QUANTILE, "max": float}
+# what the design promises of each result; there may be more
 CONTRACT: dict[str, Any] = {
     "policy": str,
     "replications": int,
@@ -39,7 +39,6 @@ CONTRACT: dict[str, Any] = {
     "final_queue": [int, int, int],
     "lower_bound": {"mean_queue": float, "kind": str},
 }
-"""what the design promises of each result; there may be more"""
 
 
 def conforms(found: Any, wanted: Any, where: str = "result") -> None:

@@ -140,12 +140,13 @@ def test_commands_have_examples() -> None:
     assert len(EXAMPLES) > 15
 
 
+# these start a service or talk to one, whichever listens on this machine: never run here (tests/live runs its
+# own)
 LIVE = [
     line
     for line in EXAMPLES
     if COMMANDS[line.split()[1]].light or COMMANDS[line.split()[1]].module == "slotwise.cli.serve"
 ]
-"""these start a service or talk to one, whichever listens on this machine: never run here (tests/live runs its own)"""
 ALONE = [line for line in EXAMPLES if line not in LIVE and "DIR" not in line and line != "slotwise reproduce"]
 
 

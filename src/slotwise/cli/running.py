@@ -73,8 +73,7 @@ def refuse_idle(ready: Scenario, names: Sequence[str], settings: Iterable[str]) 
             )
 
 
-SHOW_AFTER = 1.0
-"""seconds before a progress display appears"""
+SHOW_AFTER = 1.0  # seconds before a progress display appears
 
 
 @contextmanager

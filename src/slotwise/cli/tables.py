@@ -19,12 +19,10 @@ from slotwise.simulation.run.workload import window_words
 from slotwise.theory.answer import WORTH_TELLING
 
 POLICY_WIDTH = FOLDED
-UNENDED = 1e-3
-"""share of the jobs that still waited when the run ended: told from here on"""
+UNENDED = 1e-3  # share of the jobs that still waited when the run ended: told from here on
 
 
-MANY_SERVERS = 10_000
-"""from here on it is told how long they took to set up"""
+MANY_SERVERS = 10_000  # from here on it is told how long they took to set up
 STYLES = {
     Stability.STABLE: "green",
     Stability.GROWS: "bold red",
@@ -73,8 +71,7 @@ COLUMNS = (
     Column("stalled\n", lambda result: f"{result.as_dict()['stalled_fraction']:.1%}"),
     Column("verdict\n", lambda result: verdict_text(result)),
 )
-LESS_NEEDED = (7, 6, 4, 1, 2, 5, 3)
-"""columns that go, in this order, where the terminal is narrow"""
+LESS_NEEDED = (7, 6, 4, 1, 2, 5, 3)  # columns that go, in this order, where the terminal is narrow
 
 
 def results_table(results: Sequence[Result], width: int) -> RenderableType:

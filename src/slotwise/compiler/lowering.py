@@ -22,13 +22,11 @@ VALUES = (types.Number, types.Boolean, types.Record, types.Array, types.NoneType
 LOOPS = (types.RangeType, types.RangeIteratorType, types.Pair)
 NAMES = (types.Function, types.Dispatcher, types.FunctionType, types.Module, types.NumberClass, types.Literal)
 RAISES = (ir.Raise, ir.StaticRaise, ir.DynamicRaise, ir.TryRaise)
-SUMS = ("binop", "inplace_binop", "unary")
-"""of two arrays they allocate a third"""
-OWNER, PARENT, ITEMS, ITEM_SIZE, DATA, SHAPE, STRIDES = range(7)
-"""places in Numba's record of an array"""
+SUMS = ("binop", "inplace_binop", "unary")  # of two arrays they allocate a third
+OWNER, PARENT, ITEMS, ITEM_SIZE, DATA, SHAPE, STRIDES = range(7)  # places in Numba's record of an array
 
+# kernels, with the types of their arguments, that were found plain; those that a kernel calls are typed before it
 _plain: set[tuple[Any, tuple[Any, ...]]] = set()
-"""kernels, with the types of their arguments, that were found plain; those that a kernel calls are typed before it"""
 
 
 def look_at(state: Any, *, from_python: bool = False) -> None:

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from slotwise.compiler.index import natural as natural  # beside the views that it indexes
 from slotwise.compiler.kernel import JIT
 
-LATE: dict[int, Callable[[Any, int, int], None]] = {}
-"""Without the compiler, what `call_at` calls."""
+LATE: dict[int, Callable[[Any, int, int], None]] = {}  # Without the compiler, what `call_at` calls.
 
 if JIT:
 

@@ -30,9 +30,10 @@ from numba.core.typed_passes import AnnotateTypes, NativeLowering, NoPythonBacke
 from slotwise.compiler import sources
 from slotwise.compiler.lowering import call_to, look_at, lowering
 
+# no lock of the interpreter is held; division by zero gives inf
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-"""no lock of the interpreter is held; division by zero gives inf"""
 
+# passes of Numba's for what no kernel has: closures, `with`, whole-array expressions, parallel loops
 UNUSED = {
     "with_lifting",
     "inline_closure_likes",
@@ -45,14 +46,10 @@ UNUSED = {
     "nopython_supported_feature_validation",
     "dump_parfor_diagnostics",
 }
-"""passes of Numba's for what no kernel has: closures, `with`, whole-array expressions, parallel loops"""
 
-FEW_PARTS = 8
-"""that a small kernel calls, with what they call"""
-QUICK, THOROUGH = 1, 3
-"""LLVM's levels of optimisation"""
-ENVIRONMENT = "_ZN08NumbaEnv"
-"""begins the names of functions' environments"""
+FEW_PARTS = 8  # that a small kernel calls, with what they call
+QUICK, THOROUGH = 1, 3  # LLVM's levels of optimisation
+ENVIRONMENT = "_ZN08NumbaEnv"  # begins the names of functions' environments
 
 
 class _Part(JITCodeLibrary):  # type: ignore[misc]

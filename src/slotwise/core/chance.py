@@ -9,11 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from slotwise.compiler.kernel import kernel
-from slotwise.core.state import State
+from slotwise.core import state as st
 
 MASK = 0xFFFFFFFF
-POLICY, CLOCK = 1, 3
-"""which child of a replication's seed is the policy's, and which is that of its clock"""
+POLICY, CLOCK = 1, 3  # which child of a replication's seed is the policy's, and which is that of its clock
 
 Words = tuple[int, int, int, int]
 
@@ -25,18 +24,18 @@ def words_of(seed: int, replication: int = 0, stream: int = POLICY) -> Words:
     return x, y, z, w | 1  # never all zero
 
 
-def set_words(s: State, words: Words) -> None:
+def set_words(s: st.State, words: Words) -> None:
     """Go on from here."""
     s.random_x, s.random_y, s.random_z, s.random_w = words
 
 
-def words(s: State) -> Words:
+def words(s: st.State) -> Words:
     """Where in the stream the state is; equal before and after a run that drew nothing."""
     return int(s.random_x), int(s.random_y), int(s.random_z), int(s.random_w)
 
 
 @kernel
-def word(s: State) -> int:
+def word(s: st.State) -> int:
     """A uniform integer in 0..2^32 - 1."""
     t = (s.random_x ^ (s.random_x << 11)) & MASK
     s.random_x = s.random_y
@@ -48,13 +47,13 @@ def word(s: State) -> int:
 
 
 @kernel
-def below(s: State, n: int) -> int:
+def below(s: st.State, n: int) -> int:
     """A uniform integer in 0..n - 1 for n <= 2^31 (the bias of the product method is under n / 2^32)."""
     return (word(s) * n) >> 32
 
 
 @kernel
-def uniform(s: State) -> float:
+def uniform(s: st.State) -> float:
     """A uniform number in [0, 1) with 53 bits."""
     high = word(s) >> 5
     return (high * 67108864.0 + (word(s) >> 6)) / 9007199254740992.0

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from slotwise.compiler.kernel import kernel
 from slotwise.compiler.views import call_at
 from slotwise.core import chance
+from slotwise.core import state as st
 from slotwise.core.contract.hooks import Hook, late
 from slotwise.core.contract.memory import Columns, Field, Per
 from slotwise.core.contract.policy import Policy
@@ -18,42 +19,16 @@ from slotwise.core.indexes import bitmap, firsttree, fitindex, followed, linetre
 from slotwise.core.indexes.weights import FEW_COLUMNS, run_solver
 from slotwise.core.moves import reindex
 from slotwise.core.queues import LONGEST, refresh_shortest, weight_of_type
-from slotwise.core.state import (
-    CHAIN_COLUMNS,
-    CLASS,
-    CLASS_COLUMNS,
-    DTYPE,
-    FLOATS_START,
-    HEAD,
-    INTS_START,
-    JOB_COLUMNS,
-    NEXT,
-    NOWHERE,
-    PRESENT,
-    QUEUE,
-    QUEUE_COLUMNS,
-    SERVER,
-    SERVER_COLUMNS,
-    SOLVER,
-    STATUS,
-    SUMS_START,
-    TABLE_START,
-    WAITING,
-    State,
-)
 from slotwise.errors import InputError
 from slotwise.model import Integers
 from slotwise.packing import Solver, Space, make_solver
 from slotwise.packing.kernels import TABLE
 
 Arrays = dict[str, NDArray[Any]]
-FEW_CANDIDATES = 16
-"""candidates of a class, all of which are looked at"""
-NEAR = 0.9
-"""of the best weight must be found for a bound to answer anything"""
+FEW_CANDIDATES = 16  # candidates of a class, all of which are looked at
+NEAR = 0.9  # of the best weight must be found for a bound to answer anything
 
-FEW_TYPES = 8
-"""with so many types and jobs that are alike within a type, no tree is kept of the waiting jobs"""
+FEW_TYPES = 8  # with so many types and jobs that are alike within a type, no tree is kept of the waiting jobs
 
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
@@ -64,7 +39,7 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     return raw[first : first + size].view(dtype).reshape(shape)
 
 
-def refile(s: State, server: int, _: int) -> None:
+def refile(s: st.State, server: int, _: int) -> None:
     """What `reindex` does where the policy keeps an index. Who was to be filed late comes first: of equal ones the last to be filed is found."""
     late_one = s.unfiled - 1
     s.unfiled = 0
@@ -96,7 +71,7 @@ def has_whole_weights(policy: Policy) -> bool:
 
 
 @kernel
-def file_all(s: State, order: NDArray[np.int64]) -> None:
+def file_all(s: st.State, order: NDArray[np.int64]) -> None:
     """File these servers, in this order."""
     for n in range(len(order)):
         reindex(s, order[n])
@@ -124,8 +99,8 @@ class Store:
         which jobs a server has. `rates`: arrivals of each type, 0 where nobody knows; `counts`: how many servers of each class are expected."""
         self.sizes, self.policy, self.spaces = sizes, policy, list(spaces)
         self.arrays: Arrays = {}
-        self.record = np.zeros(1, DTYPE)
-        self.state = cast(State, self.record[0])
+        self.record = np.zeros(1, st.DTYPE)
+        self.state = cast(st.State, self.record[0])
         self.solvers: list[Solver] = []
         s = self.state
         s.n_types, s.n_resources = sizes.demand.shape
@@ -202,17 +177,17 @@ class Store:
     @property
     def running(self) -> NDArray[np.int32]:
         """(S, J): jobs of each type on each server."""
-        return self.arrays["servers"][:, SERVER_COLUMNS : SERVER_COLUMNS + self.state.n_types]
+        return self.arrays["servers"][:, st.SERVER_COLUMNS : st.SERVER_COLUMNS + self.state.n_types]
 
     @property
     def configuration(self) -> NDArray[np.int32]:
         """(S, J): slots of each type on each server."""
         J = self.state.n_types
-        return self.arrays["servers"][:, SERVER_COLUMNS + J : SERVER_COLUMNS + 2 * J]
+        return self.arrays["servers"][:, st.SERVER_COLUMNS + J : st.SERVER_COLUMNS + 2 * J]
 
     def first_sequence(self) -> int | None:
         """The sequence number of the job that is first in line; None where nobody waits."""
-        waiting = self.sequence[self.arrays["jobs"][:, SERVER] == WAITING]
+        waiting = self.sequence[self.arrays["jobs"][:, st.SERVER] == st.WAITING]
         return int(waiting.min()) if len(waiting) else None
 
     def count_waiting(self) -> None:
@@ -228,7 +203,7 @@ class Store:
     def present_classes(self) -> NDArray[np.int64]:
         """The classes of which some server takes jobs."""
         rows = self.arrays["servers"]
-        return np.unique(rows[rows[:, STATUS] == PRESENT, CLASS]).astype(np.int64)
+        return np.unique(rows[rows[:, st.STATUS] == st.PRESENT, st.CLASS]).astype(np.int64)
 
     def put_score(self, coefficients: NDArray[np.float64]) -> None:
         """What each unit of a free resource counts in the score by which the index of fits looks for servers."""
@@ -282,12 +257,12 @@ class Store:
         s, old = self.state, self.state.max_jobs
         if max_jobs <= old:
             return
-        rows = aligned((max_jobs, JOB_COLUMNS), np.int32)
-        rows[:, SERVER] = NOWHERE
+        rows = aligned((max_jobs, st.JOB_COLUMNS), np.int32)
+        rows[:, st.SERVER] = st.NOWHERE
         if old:
             rows[:old] = self.arrays["jobs"]
-        rows[old:, NEXT] = np.arange(old + 1, max_jobs + 1)
-        rows[-1, NEXT] = s.free_job
+        rows[old:, st.NEXT] = np.arange(old + 1, max_jobs + 1)
+        rows[-1, st.NEXT] = s.free_job
         s.free_job = old
         s.n_free_jobs += max_jobs - old
         s.max_jobs = max_jobs
@@ -312,9 +287,9 @@ class Store:
         members = [[n for n in range(old) if bitmap.contains(s, row, n)] for row in range(J + C if old else 0)]
         filed = self.filing_order()
         grow = self._grow
-        s.n_server_columns = SERVER_COLUMNS + 2 * J
+        s.n_server_columns = st.SERVER_COLUMNS + 2 * J
         grow("servers", (S, s.n_server_columns), np.int32)
-        chains = grow("chains", (S if s.keeps_fit or s.keeps_lists else 1, CHAIN_COLUMNS), np.int32)
+        chains = grow("chains", (S if s.keeps_fit or s.keeps_lists else 1, st.CHAIN_COLUMNS), np.int32)
         chains[old:] = -1
         for number, field in enumerate(self.policy.memory.fields):
             if field.per == "server":
@@ -343,7 +318,7 @@ class Store:
         s: Any = self.state
         if not s.max_servers:
             return np.zeros(0, np.int64)
-        present = np.flatnonzero(self.arrays["servers"][:, STATUS] == PRESENT)
+        present = np.flatnonzero(self.arrays["servers"][:, st.STATUS] == st.PRESENT)
         if not s.keeps_fit:
             return present
         filed = np.zeros(s.max_servers, np.int64)
@@ -364,16 +339,18 @@ class Store:
     def _grow_queues(self, old: int, S: int) -> None:
         s, J = self.state, self.state.n_types
         s.n_queues = (S + 1) * J if s.own_queues else J
-        rows = np.zeros((s.n_queues, QUEUE_COLUMNS), np.int64)
-        rows[:, HEAD:] = -1
+        rows = np.zeros((s.n_queues, st.QUEUE_COLUMNS), np.int64)
+        rows[:, st.HEAD :] = -1
         if "queues" in self.arrays:
             before = self.arrays["queues"]
             rows[: len(before)] = before
             if s.own_queues:  # the last J rows, of jobs that no server could take, stay last
                 rows[old * J : (old + 1) * J] = [0, -1, -1, 0]
                 rows[S * J :] = before[old * J :]
-                lost = (self.arrays["jobs"][:, SERVER] == WAITING) & (self.arrays["jobs"][:, QUEUE] >= old * J)
-                self.arrays["jobs"][lost, QUEUE] += (S - old) * J
+                lost = (self.arrays["jobs"][:, st.SERVER] == st.WAITING) & (
+                    self.arrays["jobs"][:, st.QUEUE] >= old * J
+                )
+                self.arrays["jobs"][lost, st.QUEUE] += (S - old) * J
         self.put("queues", rows)
 
     def _make_line(self) -> None:
@@ -433,7 +410,7 @@ class Store:
     def _make_solvers(self) -> None:
         """The candidates or the kernel parameters of each class, one after the other."""
         s = self.state
-        about = np.zeros((s.n_classes, CLASS_COLUMNS), np.int64)
+        about = np.zeros((s.n_classes, st.CLASS_COLUMNS), np.int64)
         tables: list[NDArray[Any]] = []
         real: list[NDArray[Any]] = []
         whole: list[NDArray[Any]] = []
@@ -441,15 +418,15 @@ class Store:
         for c, solver in enumerate(self.solvers):
             rows = solver.table if solver.table is not None else np.zeros((0, s.n_types), np.int64)
             parts: list[tuple[int, list[NDArray[Any]], NDArray[Any]]] = [
-                (TABLE_START, tables, rows),
-                (FLOATS_START, real, solver.params_f),
-                (INTS_START, whole, solver.params_i),
+                (st.TABLE_START, tables, rows),
+                (st.FLOATS_START, real, solver.params_f),
+                (st.INTS_START, whole, solver.params_i),
             ]
             for at, pieces, piece in parts:
                 about[c, at] = sum(map(len, pieces))
                 pieces.append(piece)
                 about[c, at + 1] = about[c, at] + len(piece)
-            about[c, SOLVER] = solver.kind
+            about[c, st.SOLVER] = solver.kind
             if solver.kind != TABLE:
                 s.hook_solve = late(run_solver)
             s.n_scratch_floats = max(s.n_scratch_floats, solver.scratch_f_size)
@@ -500,7 +477,7 @@ class Store:
             s.hook_follow, s.follow_limit = late(followed.follow), followed.LARGEST // most
             s.half_limit = followed.LARGEST_HALF // most
         laid = followed.lay_out(tables)
-        about[: len(tables), SUMS_START] = laid.starts
+        about[: len(tables), st.SUMS_START] = laid.starts
         s.n_block = followed.BLOCK
         s.n_sums, s.n_columns = len(laid.sums) // followed.BLOCK, len(laid.columns)
         s.n_column_rows, s.n_tops = len(laid.column_rows), len(laid.tops)

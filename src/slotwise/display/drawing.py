@@ -27,14 +27,13 @@ from slotwise.display.palette import INK, RULE, SOFT, VERMILION, Style, style_of
 from slotwise.errors import InputError
 from slotwise.files import whole
 
+# inches; a panel's width of 4.7 inches shown on 330 points keeps its labels above 6 points; a wide one is for
+# screens that have the room
 WIDTH, HEIGHT, WIDE = 4.7, 3.15, 9.6
-"""inches; a panel's width of 4.7 inches shown on 330 points keeps its labels above 6 points; a wide one is for screens that have the room"""
+# logarithmic axes of queues and waits begin no lower: a queue of less than a thousandth of a job is none
 FLOOR = 5e-4
-"""logarithmic axes of queues and waits begin no lower: a queue of less than a thousandth of a job is none"""
-FAR = 8.0
-"""means that are this many times apart are shown on a logarithmic scale"""
-MOST_SHOWN = 30.0
-"""of an interval on a logarithmic scale: from so many times less than its mean on"""
+FAR = 8.0  # means that are this many times apart are shown on a logarithmic scale
+MOST_SHOWN = 30.0  # of an interval on a logarithmic scale: from so many times less than its mean on
 _RC = {
     "font.family": "DejaVu Sans",
     "font.size": 10.5,
@@ -283,8 +282,7 @@ def draw_curves(
     axes.set_ylabel(y, color=INK)
 
 
-Row = tuple[str, str, float, float | None, float | None]
-"""(label, policy, mean, low, high)"""
+Row = tuple[str, str, float, float | None, float | None]  # (label, policy, mean, low, high)
 
 
 def dots(

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     import pandas
     import polars as pl
 
+# dark enough on white and light enough on black
 COLOURS = {"good": "#00805c", "bad": "#b8400a", "unsure": "#8a5a00"}
-"""dark enough on white and light enough on black"""
+# not every notebook brings its own; figures of neighbouring columns must not touch
 PADDING = "padding:.15em .7em .15em 0"
-"""not every notebook brings its own; figures of neighbouring columns must not touch"""
 
 
 def table(

@@ -6,10 +6,8 @@ import json
 import math
 from typing import Any
 
-NONE = "–"
-"""where there is no figure"""
-LOPSIDED = 0.1
-"""of half an interval: further off its middle a mean is not said to be ± something"""
+NONE = "–"  # where there is no figure
+LOPSIDED = 0.1  # of half an interval: further off its middle a mean is not said to be ± something
 
 
 def number(value: float | None, digits: int = 4) -> str:

@@ -34,6 +34,7 @@ class Style:
     line: LineStyle = SOLID
 
 
+# The one place where a policy gets its looks.
 STYLES: dict[str, Style] = {
     "algorithm1": Style("Algorithm 1", BLUE, "o"),
     "m14": Style("M14 (reconstruction)", ORANGE, "s"),
@@ -56,7 +57,6 @@ STYLES: dict[str, Style] = {
     "nmsr": Style("nmsr (knows rates)", BLUE, "2", DASHDOT),
     "lower-bound": Style("lower bound (no policy can be below)", BLACK, "", DOTTED),
 }
-"""The one place where a policy gets its looks."""
 
 _OTHERS = ((SKY, "d"), (VERMILION, "P"), (BLACK, "X"), (YELLOW, "D"), (BLUE, "s"), (GREEN, "o"))
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from slotwise.display import notebook
 
-MOST = 12
-"""types and classes that are listed"""
+MOST = 12  # types and classes that are listed
 
 
 def scheduler_line(scheduler: Any) -> str:

@@ -12,10 +12,8 @@ from rich.table import Column, Table
 
 from slotwise.display.numbers import printable
 
-FOLDED = 16
-"""the least width of a column whose text may be folded, where there is room"""
-LEAST = 8
-"""and where there is not"""
+FOLDED = 16  # the least width of a column whose text may be folded, where there is room
+LEAST = 8  # and where there is not
 _MEASURE = Console(width=1000, emoji=False)
 
 

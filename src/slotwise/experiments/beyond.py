@@ -21,15 +21,15 @@ from slotwise.simulation.judge.drift import Stability
 from slotwise.theory.load import region_of
 
 ZETA = 0.89
+# option of Algorithm 1: (what it is, values tried, among them the default)
 KNOBS: dict[str, tuple[str, list[Any]]] = {
     "b": ("b, the limit of beta", [0.7, 0.8, 0.9, 0.95, 0.98]),
     "p": ("p, where beta starts", [-0.5, -0.05, 0.0, 0.5, 0.9]),
     "z": ("z, how fast beta grows with the queue", [0.0005, 0.002, 0.005, 0.02, 0.1]),
     "solver": ("the solver", ["auto", "enumerate", "approximate", "greedy", "greedy-fill"]),
 }
-"""option of Algorithm 1: (what it is, values tried, among them the default)"""
+# what one request brings under batch arrivals: the mix of Table 1
 MIX = {"standard": 2, "high-memory": 11, "high-cpu": 2}
-"""what one request brings under batch arrivals: the mix of Table 1"""
 LAWS: dict[str, dict[str, Any]] = {
     "exponential service": {},
     "hyper-exponential service, squared variation 4": {"service": Hyperexponential(law="hyperexponential", scv=4)},
@@ -47,8 +47,7 @@ SAID = {
     Stability.NEVER_STARTS: "never starts some jobs",
 }
 TRAP = "best-fit-trap"
-TRAP_EVENTS = 5
-"""times the usual number of events: the growth is slow against the cluster's size"""
+TRAP_EVENTS = 5  # times the usual number of events: the growth is slow against the cluster's size
 
 
 def _beyond(order: Order) -> Section:

@@ -22,8 +22,7 @@ from slotwise.report.stepthrough import walk_of
 from slotwise.simulation.result import Result
 
 POLICIES = (*SHOWN, "g16-retention")
-NEAR = 480.0
-"""how long the stretch is in which the sawtooth is shown tooth by tooth, in mean service times"""
+NEAR = 480.0  # how long the stretch is in which the sawtooth is shown tooth by tooth, in mean service times
 
 
 def _run(name: str, order: Order) -> tuple[Points, dict[str, Result]]:

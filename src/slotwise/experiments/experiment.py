@@ -9,8 +9,7 @@ from pathlib import Path
 from slotwise.experiments.settings import FULL, Scale
 from slotwise.report.blocks import Section
 
-Progress = Callable[[str, float], None]
-"""(what is being done, share of the experiment that is done)"""
+Progress = Callable[[str, float], None]  # (what is being done, share of the experiment that is done)
 
 
 def silent(_: str, __: float) -> None:

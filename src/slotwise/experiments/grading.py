@@ -23,16 +23,11 @@ from slotwise.simulation.judge.statistics import paired_difference
 HOLDS, IN_PART, FAILS = Standing.HOLDS, Standing.IN_PART, Standing.FAILS
 Line = Sequence[Point]
 
-MUCH = 2.0
-"""much better: the other's queue is this many times as long, on average"""
-ALIKE = 1.5
-"""about as good: within this factor, on average"""
-ROBUST = 2.0
-"""robust to the arrival law: within this factor in every setting"""
-NOTABLE = 1.1
-"""falls behind: the ratio to the other's queue ends above this"""
-TREND = 0.5
-"""rank correlation (Kendall) from which something rises or falls with x"""
+MUCH = 2.0  # much better: the other's queue is this many times as long, on average
+ALIKE = 1.5  # about as good: within this factor, on average
+ROBUST = 2.0  # robust to the arrival law: within this factor in every setting
+NOTABLE = 1.1  # falls behind: the ratio to the other's queue ends above this
+TREND = 0.5  # rank correlation (Kendall) from which something rises or falls with x
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,9 @@ from slotwise.workloads.jobs import Jobs
 
 A1, M14, G16 = "algorithm1", "m14", "g16"
 HOUR = 3600.0
-AT = 4
-"""server counts, about, at which the readings are run"""
+AT = 4  # server counts, about, at which the readings are run
+# what the readings of the figures above are called
 SHOWN_ABOVE = {A1: "as above", M14: "common queues", G16: "alpha = 1"}
-"""what the readings of the figures above are called"""
 OTHERS: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
     (A1, "never stalls", {"stall_cap": 0.0}),
     (A1, "the paper's words (faithful)", {"faithful": True}),

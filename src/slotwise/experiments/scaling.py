@@ -26,8 +26,7 @@ BANDS = (
     "Logarithmic scale. Bands are 95 % intervals, cut at the smallest run; means below 0.0005 are not drawn. The bound is on the"
     " long-run mean: runs of this length may lie below it where queues are rare."
 )
-LOAD_B = 0.98
-"""of Algorithm 1 in the intensity experiment: above all intensities tested"""
+LOAD_B = 0.98  # of Algorithm 1 in the intensity experiment: above all intensities tested
 
 
 def _cells(

@@ -8,15 +8,14 @@ from typing import Any
 from slotwise.model import Run, Scenario, load_scenario
 from slotwise.policies import POLICIES
 
-PAPER = ("algorithm1", "m14", "g16")
-"""the three algorithms that the paper compares"""
+PAPER = ("algorithm1", "m14", "g16")  # the three algorithms that the paper compares
+# every policy that the figures show, in the order of the legends: the paper's, then what one would run instead
 SHOWN = tuple(name for name in (*PAPER, "best-fit", "guarded") if name in POLICIES)
-"""every policy that the figures show, in the order of the legends: the paper's, then what one would run instead"""
+# their sampling ticks count as events, so the paper gives them 400,000
 TWICE_THE_EVENTS = frozenset({"g16", "g16-retention"})
-"""their sampling ticks count as events, so the paper gives them 400,000"""
 
+# the arrival laws of section 7.2, as shown and as scenarios name them
 LAWS = {"Poisson": "poisson", "log-normal": "lognormal"}
-"""the arrival laws of section 7.2, as shown and as scenarios name them"""
 
 
 @dataclass(frozen=True)
@@ -46,8 +45,8 @@ class Scale:
 
 
 FULL = Scale()
+# a minute's look: the shapes, not the figures
 QUICK = Scale(events=40_000, replications=3, trace_jobs=60_000, trace_replications=2, settings=4)
-"""a minute's look: the shapes, not the figures"""
 
 
 def changed(scenario: Scenario, **parts: Any) -> Scenario:

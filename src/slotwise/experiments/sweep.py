@@ -16,8 +16,7 @@ from slotwise.simulation.simulate import run_tasks
 from slotwise.theory.bounds import Bound
 from slotwise.workloads.jobs import Jobs
 
-OnShare = Callable[[float], None]
-"""hears of the share of the whole work that is done"""
+OnShare = Callable[[float], None]  # hears of the share of the whole work that is done
 
 
 @dataclass(frozen=True, eq=False)

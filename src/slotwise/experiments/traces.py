@@ -29,8 +29,7 @@ from slotwise.workloads.tracejobs import jobs_of_trace, open_trace
 from slotwise.workloads.traces import Trace, import_trace, read_trace, tools
 from slotwise.workloads.traces.summary import TWENTY_MINUTES, burstiness, counts_in_windows, dispersion
 
-FACTORS = [0.95, 1.0, 1.05, 1.1, 1.15, 1.2, 1.25, 1.3, 1.4, 1.5]
-"""servers over the offered load"""
+FACTORS = [0.95, 1.0, 1.05, 1.1, 1.15, 1.2, 1.25, 1.3, 1.4, 1.5]  # servers over the offered load
 OPTIONS = {"algorithm1": {"z": 0.002, "stall_cap": 0.015}}
 FORMAT = "google2011"
 HOUR = 3600.0

@@ -10,10 +10,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+# numbers beyond these overflow, or vanish, when they are multiplied: another unit would be better
 LARGEST, SMALLEST = 1e30, 1e-30
-"""numbers beyond these overflow, or vanish, when they are multiplied: another unit would be better"""
-MOST_SIGMA = 10.0
-"""beyond it the mean of a log-normal law comes from values that are never drawn"""
+MOST_SIGMA = 10.0  # beyond it the mean of a log-normal law comes from values that are never drawn
 MOST_SCV = 1e9
 MOST_BATCH = 1_000_000
 Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]

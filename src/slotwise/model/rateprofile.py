@@ -9,8 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from slotwise.model.units import SECONDS
 
-PERIODS: dict[str, float] = {"day": SECONDS["d"], "week": 7 * SECONDS["d"]}
-"""in seconds"""
+PERIODS: dict[str, float] = {"day": SECONDS["d"], "week": 7 * SECONDS["d"]}  # in seconds
 MOST_STEPS = 10_000
 
 

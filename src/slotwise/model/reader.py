@@ -26,8 +26,8 @@ def shipped_scenarios() -> list[str]:
     return sorted(path.name.removesuffix(".toml") for path in SHIPPED.iterdir() if path.name.endswith(".toml"))
 
 
+# {"run.events": 20_000}, or ["run.events=20000"] with values as TOML writes them
 Overrides = Mapping[str, Any] | Iterable[str]
-"""{"run.events": 20_000}, or ["run.events=20000"] with values as TOML writes them"""
 
 
 def load_scenario(source: str | Path, overrides: Overrides = (), *, said: str = "overrides:") -> Scenario:
@@ -273,8 +273,7 @@ def _place(location: tuple[int | str, ...]) -> str:
     return place
 
 
-_FREE = ("labels", "requires", "jobs", "units")
-"""Tables whose keys are the user's own words."""
+_FREE = ("labels", "requires", "jobs", "units")  # Tables whose keys are the user's own words.
 _TAGS = {
     "poisson",
     "exponential",

@@ -22,8 +22,7 @@ Name = Annotated[str, Field(min_length=1)]
 Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
 MOST_SERVERS = 10_000_000
-MOST_EVENTS = 10**12
-"""of a run: about a day of computing"""
+MOST_EVENTS = 10**12  # of a run: about a day of computing
 MOST_RUNS = 10_000
 
 

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from slotwise.errors import InputError
 
+# Sizes stay exact in floating point too, where scores are computed from them, and a thousand times a size (the
+# grid of the fit index) stays below 2^63.
 LARGEST = 2**52
-"""Sizes stay exact in floating point too, where scores are computed from them, and a thousand times a size (the grid of the
-fit index) stays below 2^63."""
 
 
 def digits_behind_point(sizes: Iterable[Decimal]) -> int:

@@ -12,8 +12,8 @@ from typing import Literal
 from slotwise.errors import InputError
 
 TimeUnit = Literal["ms", "s", "min", "h", "d"]
+# in one unit of time
 SECONDS: dict[str, float] = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
-"""in one unit of time"""
 _TIME = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z]+)\s*")
 
 

@@ -11,14 +11,12 @@ from slotwise.compiler.kernel import as_python
 from slotwise.packing.kernels.lattice import walk
 from slotwise.packing.space import Predicate, Space, broken
 
+# By default an enumeration of additive demands looks at this many configurations, divided by types x resources.
 STEPS = 80_000_000
-"""By default an enumeration of additive demands looks at this many configurations, divided by types x resources."""
-PREDICATE_BUDGET = 300_000
-"""By default a predicate is called about this often."""
+PREDICATE_BUDGET = 300_000  # By default a predicate is called about this often.
 
 
-FEW = 5_000
-"""steps that plain Python does before the compiler would be ready"""
+FEW = 5_000  # steps that plain Python does before the compiler would be ready
 
 
 class Enumeration(NamedTuple):

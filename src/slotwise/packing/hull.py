@@ -23,14 +23,11 @@ from slotwise.compiler.kernel import as_python
 from slotwise.errors import InputError
 from slotwise.packing.kernels.simplex import maximise
 
+# Tableau and candidate entries worked on before the search for vertices stops (some seconds).
 BUDGET = 2_000_000_000
-"""Tableau and candidate entries worked on before the search for vertices stops (some seconds)."""
-DIRECTIONS = 128
-"""Random weights to start from: they find most vertices for next to nothing."""
-FEW = 200
-"""cells of a tableau that plain Python pivots before the compiler would be ready"""
-SLOW = 50
-"""What an entry costs once 64 bits are too few."""
+DIRECTIONS = 128  # Random weights to start from: they find most vertices for next to nothing.
+FEW = 200  # cells of a tableau that plain Python pivots before the compiler would be ready
+SLOW = 50  # What an entry costs once 64 bits are too few.
 
 Matrix = NDArray[Any]  # of int64, or of Python integers where 64 bits are too few
 

@@ -34,14 +34,10 @@ SOLVERS: dict[str, str] = {
     "auto": "hull where its vertices are few, else search, dp, approximate or greedy-fill, the first that is quick enough",
 }
 
-TABLE_ROWS = 200_000
-"""The longest table that is searched at every decision."""
-DP_CELLS = 4_000_000
-"""The largest grid of `dp`, in cells (16 bytes each)."""
-APPROXIMATE_CELLS = 4_000_000
-"""The most multiples that one resource's scheme may keep."""
-APPROXIMATE_NODES = 10_000_000
-"""The most nodes that a trial of the branch and bound may take (about a second)."""
+TABLE_ROWS = 200_000  # The longest table that is searched at every decision.
+DP_CELLS = 4_000_000  # The largest grid of `dp`, in cells (16 bytes each).
+APPROXIMATE_CELLS = 4_000_000  # The most multiples that one resource's scheme may keep.
+APPROXIMATE_NODES = 10_000_000  # The most nodes that a trial of the branch and bound may take (about a second).
 AUTO_STEPS = 8_000_000
 AUTO_PREDICATE_CALLS = 20_000
 AUTO_ENTRIES = 500_000
@@ -51,13 +47,13 @@ AUTO_DP = 1_000_000
 AUTO_SHORT = 15_000
 AUTO_FOLLOWED = 400
 AUTO_NODES, AUTO_LAST_NODES = 20_000, 200_000
+# What `auto` spends: steps or predicate calls to list, counts to thin, work on it; rows or dp steps to search;
+# counts of a table that is no slower than a search, and candidates with jobs of a type, on average, where their
+# weights are kept up to date; nodes of a search (about a millisecond, on weights that are hard); what may be
+# missed of the best, where all of that is too much.
 AUTO_EPSILON = (0.005, 0.01, 0.02)
-"""What `auto` spends: steps or predicate calls to list, counts to thin, work on it; rows or dp steps to search; counts of a table
-that is no slower than a search, and candidates with jobs of a type, on average, where their weights are kept up to date; nodes of a search (about a millisecond, on weights that are hard); what may be missed of the best, where all
-of that is too much."""
 
-REPLACERS = 8
-"""So many types that could take its place are looked at for each type, before a search."""
+REPLACERS = 8  # So many types that could take its place are looked at for each type, before a search.
 
 I8 = NDArray[np.int64]
 F8 = NDArray[np.float64]

@@ -17,8 +17,7 @@ from slotwise.errors import InputError
 
 Predicate = Callable[[tuple[int, ...]], bool]
 
-LARGEST = 2**53
-"""Sizes are exact as integers and as floats up to here."""
+LARGEST = 2**53  # Sizes are exact as integers and as floats up to here.
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,7 @@ from slotwise.planning.tradeoff import Tradeoff
 
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
 MARKERS = "osD^vP*"
-CLOSE = 0.08
-"""marks nearer than this leave no room for a number between them"""
+CLOSE = 0.08  # marks nearer than this leave no room for a number between them
 
 
 def draw(found: Tradeoff, path: str | Path) -> None:

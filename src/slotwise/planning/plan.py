@@ -40,11 +40,9 @@ if TYPE_CHECKING:
 
     from slotwise.display.drawing import Picture
 
-MIXES = 40
-"""mixes of several server classes that are simulated, at most, to look for a cheaper one"""
+MIXES = 40  # mixes of several server classes that are simulated, at most, to look for a cheaper one
 UNLIMITED = 1_000_000_000
-FAR = 10.0
-"""a type that waits so many times as long as all jobs do is told of"""
+FAR = 10.0  # a type that waits so many times as long as all jobs do is told of
 
 
 class Facts(NamedTuple):

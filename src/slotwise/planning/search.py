@@ -31,10 +31,9 @@ from slotwise.planning.trials import Counts, Trial, Trials
 
 MOST_CANDIDATES = 200_000
 CONFIRMATIONS = 12
+# mixes that fail one after the other, each with less room to spare, before the search for a cheaper one ends
 PATIENCE = 8
-"""mixes that fail one after the other, each with less room to spare, before the search for a cheaper one ends"""
-MOST_TIMES = 64
-"""how often the least number of servers is multiplied before the targets count as out of reach"""
+MOST_TIMES = 64  # how often the least number of servers is multiplied before the targets count as out of reach
 
 
 def along(trials: Trials, mix: Callable[[int], Counts], start: int) -> Trial:

@@ -22,6 +22,7 @@ from slotwise.simulation.measure.measurements import PROBABILITIES, Measurements
 from slotwise.simulation.measure.meter import COUNT, LARGEST
 
 QUANTILES = {f"{name}_wait": p for name, p in PROBABILITIES.items()}
+# the targets there are, in words
 MEANINGS = {
     "mean_wait": "mean wait",
     "p50_wait": "median wait",
@@ -32,7 +33,6 @@ MEANINGS = {
     "starved": "longest wait over mean wait",
     "utilisation": "utilisation",
 }
-"""the targets there are, in words"""
 
 Targets = dict[str, float]
 

@@ -32,8 +32,7 @@ from slotwise.workloads.laws import arrival_law, is_poisson
 
 GRID = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)
 SOLVERS = ("auto", "greedy", "greedy-fill")
-USUAL = "algorithm1"
-"""tried where the scenario's own policy has no beta"""
+USUAL = "algorithm1"  # tried where the scenario's own policy has no beta
 
 
 @dataclass(frozen=True)

@@ -51,8 +51,7 @@ Counts = tuple[int, ...]
 FIRST_LOOK = 4
 LOOKS = 5
 MARGIN = 1e-9
-CONFIRM = 1_000_000
-"""the first replication of those that confirm a plan"""
+CONFIRM = 1_000_000  # the first replication of those that confirm a plan
 
 
 class Answer(enum.StrEnum):

@@ -21,14 +21,10 @@ from slotwise.region.search import search
 Vector = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
-LISTED = 20_000
-"""Configurations looked at before listing them all gives way to a search."""
-THINNED = 500
-"""A table up to this long is thinned to the vertices of its hull."""
-EFFORT = 2_000_000
-"""Nodes that one search may visit, about a fifth of a second."""
-DEPTH = 100_000
-"""Jobs on one server beyond which a search does not go."""
+LISTED = 20_000  # Configurations looked at before listing them all gives way to a search.
+THINNED = 500  # A table up to this long is thinned to the vertices of its hull.
+EFFORT = 2_000_000  # Nodes that one search may visit, about a fifth of a second.
+DEPTH = 100_000  # Jobs on one server beyond which a search does not go.
 ROUNDING = 1e-11
 
 

@@ -28,18 +28,15 @@ from slotwise.errors import SlotwiseError
 from slotwise.region.pricing import EFFORT, Counts, Pricing, Vector
 from slotwise.region.simplex import Program
 
-CLOSE = 1e-10
-"""Relative distance of the two limits at which they count as one."""
+CLOSE = 1e-10  # Relative distance of the two limits at which they count as one.
 SMOOTHING = 0.8
+# (effort of a search, rounds at most): the next stage begins when the one before has taught what it could.
 Stages = Sequence[tuple[int, int]]
-"""(effort of a search, rounds at most): the next stage begins when the one before has taught what it could."""
 THOROUGH: Stages = ((EFFORT // 100, 2_000), (EFFORT // 10, 30), (EFFORT, 1))
 QUICK: Stages = ((EFFORT // 100, 1),)
 ROUNDING = 1e-11
-NOTHING = 1e-15
-"""a load per server below which the rest of a server is as good as all of it"""
-GAP = 1e-10
-"""relative distance of what a solved program says of itself and what its shares carry, at most"""
+NOTHING = 1e-15  # a load per server below which the rest of a server is as good as all of it
+GAP = 1e-10  # relative distance of what a solved program says of itself and what its shares carry, at most
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,9 @@ from slotwise.packing import Space
 from slotwise.region.pricing import Counts, Vector, pricing_of
 from slotwise.region.ray import QUICK, THOROUGH, Columns, Stages, beside, shoot
 
+# headroom is exact up to so many types; up to so many its limits are better than those that come with the
+# intensity
 EXACT, BETTER = 20, 100
-"""headroom is exact up to so many types; up to so many its limits are better than those that come with the intensity"""
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,7 @@ from slotwise.compiler.kernel import kernel
 F8 = NDArray[np.float64]
 I8 = NDArray[np.int64]
 
-MARGIN = 1e-12
-"""Relative: what is less than this much better than the best so far is not looked for."""
+MARGIN = 1e-12  # Relative: what is less than this much better than the best so far is not looked for.
 
 
 @kernel

@@ -18,10 +18,8 @@ from slotwise.simulation.result import Comparison, Result
 from slotwise.simulation.showing import kind_of, tail
 
 Results = tuple[Result, ...]
-WORTH_SHOWING = 0.01
-"""of the shortest queue: a lower bound far below it would only stretch the axis"""
-REFERENCE = "guarded"
-"""what the others are compared with, where it is among them"""
+WORTH_SHOWING = 0.01  # of the shortest queue: a lower bound far below it would only stretch the axis
+REFERENCE = "guarded"  # what the others are compared with, where it is among them
 
 
 def comparison_page(comparison: Comparison) -> Page:

@@ -15,10 +15,10 @@ from numba import carray
 
 from slotwise.compiler.kernel import JIT, kernel
 from slotwise.compiler.views import LATE, call_at, pointer
+from slotwise.core import state as st
 from slotwise.core import steps
 from slotwise.core.contract.hooks import PythonHook
 from slotwise.core.moves import FINE
-from slotwise.core.state import DTYPE, SERVER, TYPE, State, demand, job_demand, jobs
 
 NOT_RUNNING = -(2**62)
 
@@ -29,8 +29,8 @@ if JIT:
         return int(hook.__wrapper_address__() if isinstance(hook, PythonHook) else hook.address)
 
     @kernel
-    def _state(at: int) -> State:
-        return carray(pointer(at), (1,), DTYPE)[0]
+    def _state(at: int) -> st.State:
+        return carray(pointer(at), (1,), st.DTYPE)[0]
 
 else:
 
@@ -39,13 +39,13 @@ else:
         LATE[id(hook)] = hook
         return id(hook)
 
-    def _state(at: int) -> State:
-        memory: Any = (ctypes.c_char * DTYPE.itemsize).from_address(at)
-        return np.frombuffer(memory, DTYPE)[0]
+    def _state(at: int) -> st.State:
+        memory: Any = (ctypes.c_char * st.DTYPE.itemsize).from_address(at)
+        return np.frombuffer(memory, st.DTYPE)[0]
 
 
 @kernel
-def _outcome(s: State) -> int:
+def _outcome(s: st.State) -> int:
     return s.n_placed if s.failed == FINE else -1 - s.n_placed
 
 
@@ -55,7 +55,7 @@ def submit(at: int, arrive: int, j: int, has_demand: bool) -> int:
     s = _state(at)
     if s.actual and not has_demand:
         for r in range(s.n_resources):
-            job_demand(s)[s.free_job, r] = demand(s)[j, r]
+            st.job_demand(s)[s.free_job, r] = st.demand(s)[j, r]
     call_at(arrive, s, j, steps.enter(s, j))
     return _outcome(s)
 
@@ -64,7 +64,7 @@ def submit(at: int, arrive: int, j: int, has_demand: bool) -> int:
 def complete(at: int, policy_complete: int, i: int) -> int:
     """Job i has ended, or was stopped: then the hook is the policy's `stop`. Returns NOT_RUNNING, and does nothing, where it waits."""
     s = _state(at)
-    j, server = int(jobs(s)[i, TYPE]), int(jobs(s)[i, SERVER])
+    j, server = int(st.jobs(s)[i, st.TYPE]), int(st.jobs(s)[i, st.SERVER])
     if server < 0:
         return NOT_RUNNING
     if steps.depart(s, i, False):

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise.core import chance
+from slotwise.core import state as st
 from slotwise.core.contract.learnt import Names
 from slotwise.core.contract.policy import Policy
-from slotwise.core.state import CLASS, HEAD, MODE, NEXT, QUEUE, SERVER, STATUS, TYPE, WAITING
 from slotwise.core.store import Store
 from slotwise.errors import InputError
 from slotwise.model import Cluster, JobType
@@ -37,8 +37,8 @@ def capture(store: Store, register: Register, cluster: Cluster, types: Sequence[
     place_of[numbers] = np.arange(len(numbers))
     servers = ServerTable(
         [register.server_of[number] for number in numbers],
-        rows[:, CLASS].tolist(),
-        [STATUSES[status] for status in rows[:, STATUS].tolist()],
+        rows[:, st.CLASS].tolist(),
+        [STATUSES[status] for status in rows[:, st.STATUS].tolist()],
         numbers,
     )
     return Situation(
@@ -59,8 +59,8 @@ def capture(store: Store, register: Register, cluster: Cluster, types: Sequence[
 def _waiting(store: Store, register: Register, place_of: I8) -> WaitingTable:
     state: Any = store.state
     rows, J = store.arrays["jobs"], int(state.n_types)
-    jobs = np.flatnonzero(rows[:, SERVER] == WAITING)
-    queue = rows[jobs, QUEUE].astype(np.int64)
+    jobs = np.flatnonzero(rows[:, st.SERVER] == st.WAITING)
+    queue = rows[jobs, st.QUEUE].astype(np.int64)
     rank = in_queue_order(store, jobs)
     order = np.lexsort((rank, queue))
     jobs, queue = jobs[order], queue[order]
@@ -78,22 +78,22 @@ def in_queue_order(store: Store, jobs: I8) -> I8:
     if not store.state.own_queues:
         return sequence  # within a type who came first is before the others
     rank = np.zeros(store.state.max_jobs, np.int64)
-    for head in store.arrays["queues"][:, HEAD].tolist():
+    for head in store.arrays["queues"][:, st.HEAD].tolist():
         place = 0
         while head >= 0:
             rank[head] = place
-            place, head = place + 1, int(store.arrays["jobs"][head, NEXT])
+            place, head = place + 1, int(store.arrays["jobs"][head, st.NEXT])
     return rank[jobs]
 
 
 def _running(store: Store, register: Register, place_of: I8) -> RunningTable:
     rows = store.arrays["jobs"]
-    jobs = np.flatnonzero(rows[:, SERVER] >= 0)
+    jobs = np.flatnonzero(rows[:, st.SERVER] >= 0)
     jobs = jobs[np.argsort(store.sequence[jobs])]
     return RunningTable(
         **_common(store, register, jobs),
         attempts=[1 + register.earlier(i) for i in jobs.tolist()],
-        server=place_of[rows[jobs, SERVER]].tolist(),
+        server=place_of[rows[jobs, st.SERVER]].tolist(),
         started=[register.started[i] for i in jobs.tolist()],
     )
 
@@ -101,7 +101,7 @@ def _running(store: Store, register: Register, place_of: I8) -> RunningTable:
 def _common(store: Store, register: Register, jobs: I8) -> dict[str, Any]:
     """The columns that waiting and running jobs share."""
     state: Any = store.state
-    types = store.arrays["jobs"][jobs, TYPE]
+    types = store.arrays["jobs"][jobs, st.TYPE]
     extras = [(at, register.extras[i]) for at, i in enumerate(jobs.tolist()) if i in register.extras]
     sizes = store.sizes.demand[types]
     if state.actual:
@@ -137,7 +137,7 @@ def _policy(
         name=policy.called,
         options=options_of(policy),
         random=list(chance.words(store.state)),
-        mode=np.where(present, store.arrays["servers"][numbers, MODE], 0).tolist(),
+        mode=np.where(present, store.arrays["servers"][numbers, st.MODE], 0).tolist(),
         slots=np.where(present[:, None], store.configuration[numbers], 0).tolist(),
         filed=place_of[store.filing_order()].tolist(),
         learnt=policy.learnt(store, names),

@@ -7,8 +7,7 @@ import zlib
 from base64 import b85decode, b85encode
 from typing import Any
 
-LARGE = 1_000_000
-"""characters of JSON above which it is compressed"""
+LARGE = 1_000_000  # characters of JSON above which it is compressed
 MARK = "zlib85:"
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from slotwise.core import state as st
 from slotwise.core.contract.reasons import Because, Explanation, Reason
 from slotwise.core.contract.view import View
-from slotwise.core.state import ABSENT, COUNT, PRESENT, SERVER, STATUS, WAITING
 
 
 def explain_job(view: View, name: Hashable, i: int) -> Explanation:
     """Why job i runs or waits."""
-    on = int(view.store.arrays["jobs"][i, SERVER])
-    if on != WAITING:
+    on = int(view.store.arrays["jobs"][i, st.SERVER])
+    if on != st.WAITING:
         return Explanation(name, (Because(Reason.RUNS, {"server": view.server_of[on]}),))
     ahead = view.ahead(i)
     because = [Because(Reason.BEHIND, {"ahead": ahead}) if ahead else Because(Reason.FIRST)]
@@ -36,10 +36,10 @@ def _held_by_none(view: View, i: int) -> Because:
 def explain_server(view: View, name: Hashable, server: int) -> Explanation:
     """What the server does, and why."""
     row = view.store.arrays["servers"][server]
-    if row[STATUS] == PRESENT:
+    if row[st.STATUS] == st.PRESENT:
         return Explanation(name, view.store.policy.describe(view, server))
-    if row[STATUS] == ABSENT:
+    if row[st.STATUS] == st.ABSENT:
         return Explanation(name, (Because(Reason.GONE),))
-    if row[COUNT] > 0:
+    if row[st.COUNT] > 0:
         return Explanation(name, (Because(Reason.DRAINING, {"holding": view.holding(server)}),))
     return Explanation(name, (Because(Reason.DRAINED),))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from slotwise.core.state import CLASS, PRESENT, SERVER_COLUMNS, STATUS
+from slotwise.core import state as st
 from slotwise.scheduling.scheduler import Scheduler
 
 
@@ -46,9 +46,9 @@ class Moment(NamedTuple):
         store, state = view.store, view.store.state
         J = len(view.types)
         servers = store.arrays["servers"]
-        there = servers[:, STATUS] > 0
+        there = servers[:, st.STATUS] > 0
         return cls(
-            servers[there, : SERVER_COLUMNS + J],
+            servers[there, : st.SERVER_COLUMNS + J],
             np.array(store.arrays["most"]),
             np.array(store.sizes.demand),
             np.array(store.sizes.capacity),
@@ -60,12 +60,12 @@ class Moment(NamedTuple):
 
     def figures(self) -> Figures:
         """What it comes to."""
-        counts = self.rows[:, SERVER_COLUMNS:].astype(np.int64)
-        capacity = self.capacity[self.rows[:, CLASS]]
+        counts = self.rows[:, st.SERVER_COLUMNS :].astype(np.int64)
+        capacity = self.capacity[self.rows[:, st.CLASS]]
         used = counts @ self.demand
         unit = [10.0**-digits for digits in self.digits]
-        free = (capacity - used)[self.rows[:, STATUS] == PRESENT]
-        classes = self.rows[self.rows[:, STATUS] == PRESENT, CLASS]
+        free = (capacity - used)[self.rows[:, st.STATUS] == st.PRESENT]
+        classes = self.rows[self.rows[:, st.STATUS] == st.PRESENT, st.CLASS]
         room = {}
         for j, name in enumerate(self.types):
             asked = self.demand[j] > 0

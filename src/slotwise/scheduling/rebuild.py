@@ -13,36 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise.compiler.kernel import kernel
+from slotwise.core import state as st
 from slotwise.core import steps
 from slotwise.core.contract.learnt import Names
 from slotwise.core.indexes import linetree
 from slotwise.core.moves import put_on, reindex
 from slotwise.core.queues import refresh_shortest
-from slotwise.core.state import (
-    CLASS,
-    DRAINING,
-    FIRST_JOB,
-    HEAD,
-    LENGTH,
-    MODE,
-    NEXT,
-    PRESENT,
-    PREVIOUS,
-    QUEUE,
-    SERVER,
-    STALLED,
-    STATUS,
-    TAIL,
-    TYPE,
-    WAITING,
-    State,
-    capacity,
-    chains,
-    free,
-    jobs,
-    present_by_class,
-    servers,
-)
 from slotwise.core.store import Store
 from slotwise.errors import InputError
 from slotwise.model import JobType, ServerClass
@@ -73,7 +49,7 @@ def rebuild(
     _enter(store, register, situation, sizes, kinds, durations)
     W, n = len(waiting.job), len(kinds)
     state.now, state.n_places, state.last_sequence = situation.now, situation.places, situation.last_sequence
-    store.arrays["jobs"][:n, TYPE] = kinds
+    store.arrays["jobs"][:n, st.TYPE] = kinds
     store.sequence[:n] = [*waiting.sequence, *running.sequence]
     state.free_job = n if n < state.max_jobs else -1
     state.n_free_jobs = state.max_jobs - n
@@ -91,8 +67,8 @@ def rebuild(
     if goes_on:
         _go_on(store, situation, numbers, status, type_rows)
     else:
-        present = numbers[status == PRESENT]
-        store.arrays["servers"][numbers, STATUS] = np.where(status == PRESENT, DRAINING, status)
+        present = numbers[status == st.PRESENT]
+        store.arrays["servers"][numbers, st.STATUS] = np.where(status == st.PRESENT, st.DRAINING, status)
         _open_all(state, present)
         _resume_all(state, present, store.policy.hook("resume"))
 
@@ -187,14 +163,14 @@ def _put_waiting(store: Store, situation: Situation, types: I8, numbers: I8 | No
     rows, queues, q = store.arrays["jobs"], store.arrays["queues"], q[order]
     first = np.flatnonzero(np.diff(q, prepend=-1))
     last = np.append(first[1:], n) - 1 if n else first
-    rows[:n, SERVER] = WAITING
-    rows[order, QUEUE] = q
-    rows[order[1:], PREVIOUS] = order[:-1]
-    rows[order[:-1], NEXT] = order[1:]
-    rows[order[first], PREVIOUS] = -1
-    rows[order[last], NEXT] = -1
-    queues[q[first], LENGTH] = last - first + 1
-    queues[q[first], HEAD], queues[q[first], TAIL] = order[first], order[last]
+    rows[:n, st.SERVER] = st.WAITING
+    rows[order, st.QUEUE] = q
+    rows[order[1:], st.PREVIOUS] = order[:-1]
+    rows[order[:-1], st.NEXT] = order[1:]
+    rows[order[first], st.PREVIOUS] = -1
+    rows[order[last], st.NEXT] = -1
+    queues[q[first], st.LENGTH] = last - first + 1
+    queues[q[first], st.HEAD], queues[q[first], st.TAIL] = order[first], order[last]
     state.n_waiting = n
     if state.keeps_line:
         _file_waiting(state, n)
@@ -208,7 +184,7 @@ def _check_room(store: Store, situation: Situation, sizes: I8) -> None:
     if any(space.demand is None for space in store.spaces):
         return  # a predicate of the class says what fits, and is asked for configurations only
     servers, running = situation.servers, situation.running
-    left = store.sizes.capacity[store.arrays["servers"][servers.number, CLASS]]
+    left = store.sizes.capacity[store.arrays["servers"][servers.number, st.CLASS]]
     np.subtract.at(left, running.server, sizes[len(sizes) - len(running.job) :])
     for at in np.flatnonzero((left < 0).any(axis=1)):
         raise InputError(
@@ -229,15 +205,15 @@ def _go_on(store: Store, situation: Situation, numbers: I8, status: NDArray[np.i
         numbers.tolist(),
     )
     rows, policy = store.arrays["servers"], situation.policy
-    rows[numbers, STATUS] = status
-    rows[numbers, MODE] = policy.mode
+    rows[numbers, st.STATUS] = status
+    rows[numbers, st.MODE] = policy.mode
     kept = np.flatnonzero(type_rows >= 0)
     slots = np.array(policy.slots, np.int32).reshape(len(numbers), len(type_rows))
     store.configuration[numbers[:, None], type_rows[kept][None, :]] = slots[:, kept]
-    present = numbers[status == PRESENT]
+    present = numbers[status == st.PRESENT]
     state.n_servers = len(present)
-    store.arrays["present_by_class"][:] = np.bincount(rows[present, CLASS], minlength=state.n_classes)
-    state.n_stalled = int((rows[present, MODE] == STALLED).sum())
+    store.arrays["present_by_class"][:] = np.bincount(rows[present, st.CLASS], minlength=state.n_classes)
+    state.n_stalled = int((rows[present, st.MODE] == st.STALLED).sum())
     store.policy.recall(store, dict(policy.learnt), names)
     store.file_all(numbers[np.array(policy.filed, np.int64)])
     _file_all(state, numbers, store.policy.hook("file"))
@@ -245,35 +221,35 @@ def _go_on(store: Store, situation: Situation, numbers: I8, status: NDArray[np.i
 
 
 @kernel
-def _file_waiting(s: State, n: int) -> None:
+def _file_waiting(s: st.State, n: int) -> None:
     """Jobs 0 to n - 1 wait."""
     for i in range(n):
         linetree.insert(s, i)
 
 
 @kernel
-def _put_servers(s: State, numbers: I8, kinds: I8) -> None:
+def _put_servers(s: st.State, numbers: I8, kinds: I8) -> None:
     """The servers are there, empty, and take no jobs yet."""
     for n in range(len(numbers)):
         server = numbers[n]
-        servers(s)[server, CLASS] = kinds[n]
-        servers(s)[server, STATUS] = DRAINING
+        st.servers(s)[server, st.CLASS] = kinds[n]
+        st.servers(s)[server, st.STATUS] = st.DRAINING
         if s.keeps_lists:
-            chains(s)[server, FIRST_JOB] = -1
+            st.chains(s)[server, st.FIRST_JOB] = -1
         if s.keeps_free:
             for r in range(s.n_resources):
-                free(s)[server, r] = capacity(s)[kinds[n], r]
+                st.free(s)[server, r] = st.capacity(s)[kinds[n], r]
 
 
 @kernel
-def _put_running(s: State, first: int, on: I8) -> None:
+def _put_running(s: st.State, first: int, on: I8) -> None:
     """Jobs from number `first` on run on these servers."""
     for n in range(len(on)):
-        put_on(s, first + n, jobs(s)[first + n, TYPE], on[n], False)
+        put_on(s, first + n, st.jobs(s)[first + n, st.TYPE], on[n], False)
 
 
 @kernel
-def _file_all(s: State, numbers: I8, file: Any) -> None:
+def _file_all(s: st.State, numbers: I8, file: Any) -> None:
     """What is known of the servers is there again."""
     for n in range(len(numbers)):
         server = numbers[n]
@@ -284,14 +260,14 @@ def _file_all(s: State, numbers: I8, file: Any) -> None:
 
 
 @kernel
-def _open_all(s: State, numbers: I8) -> None:
+def _open_all(s: st.State, numbers: I8) -> None:
     """All of these servers take jobs, before any policy is asked."""
     steps.begin(s)
     for n in range(len(numbers)):
         server = numbers[n]
-        servers(s)[server, STATUS] = PRESENT
+        st.servers(s)[server, st.STATUS] = st.PRESENT
         s.n_servers += 1
-        present_by_class(s)[servers(s)[server, CLASS]] += 1
+        st.present_by_class(s)[st.servers(s)[server, st.CLASS]] += 1
         reindex(s, server)
         if s.own_queues:
             for j in range(s.n_types):
@@ -301,7 +277,7 @@ def _open_all(s: State, numbers: I8) -> None:
 
 
 @kernel
-def _resume_all(s: State, numbers: I8, resume: Any) -> None:
+def _resume_all(s: st.State, numbers: I8, resume: Any) -> None:
     """Each is there, holding its jobs."""
     for n in range(len(numbers)):
         resume(s, numbers[n], 0)

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise.core import chance
+from slotwise.core import state as st
 from slotwise.core.contract.policy import Policy
 from slotwise.core.contract.reasons import Explanation
 from slotwise.core.contract.view import View
 from slotwise.core.moves import FINE
-from slotwise.core.state import ABSENT, COUNT, DTYPE, PRESENT, SERVER, STATUS, WAITING
 from slotwise.core.store import Store
 from slotwise.display.schedulers import scheduler_html, scheduler_line
 from slotwise.errors import InputError
@@ -155,7 +155,7 @@ class Scheduler(Verbs):
     def _find(self) -> None:
         """Where the number of the next job, and the first placement, are: a number read so takes half the time."""
         self._register.make_room(self._state.max_jobs)
-        fields: Any = DTYPE.fields
+        fields: Any = st.DTYPE.fields
         self._free_job, self._n_moved = (
             ctypes.c_int64.from_address(self._at + fields[name][1]) for name in ("free_job", "n_moved")
         )
@@ -271,14 +271,14 @@ class Scheduler(Verbs):
     @property
     def running(self) -> dict[Hashable, Hashable]:
         """Which job runs on which server."""
-        on = self._store.arrays["jobs"][:, SERVER]
+        on = self._store.arrays["jobs"][:, st.SERVER]
         return {job: self._server_of[int(on[i])] for job, i in self._jobs.items() if on[i] >= 0}
 
     @property
     def servers(self) -> list[Hashable]:
         """The servers that are here, draining ones included."""
         rows = self._store.arrays["servers"]
-        return [server for server, number in self._servers.items() if rows[number, STATUS] != ABSENT]
+        return [server for server, number in self._servers.items() if rows[number, st.STATUS] != st.ABSENT]
 
     def __repr__(self) -> str:
         return scheduler_line(self)
@@ -289,7 +289,7 @@ class Scheduler(Verbs):
     def attempt(self, job: Hashable) -> int:
         """How often the job was placed, the present time included where it runs."""
         i = self._lookup(self._jobs, job, "job")
-        return self._register.earlier(i) + int(self._store.arrays["jobs"][i, SERVER] != WAITING)
+        return self._register.earlier(i) + int(self._store.arrays["jobs"][i, st.SERVER] != st.WAITING)
 
     def explain(self, job: Hashable) -> Explanation:
         """Why the job runs or waits."""
@@ -354,7 +354,7 @@ class Scheduler(Verbs):
     def _on_requeue(self, event: Requeue) -> Outcome:
         job, _, attempt = event
         i = self._meant(job, attempt)
-        if self._store.arrays["jobs"][i, SERVER] == WAITING:
+        if self._store.arrays["jobs"][i, st.SERVER] == st.WAITING:
             refuse_waiting(job)
         self._register.extra(i).earlier += 1
         n = calls.requeue(self._at, self._reach("stop"), self._arrive, i)
@@ -362,7 +362,7 @@ class Scheduler(Verbs):
 
     def _on_cancel(self, event: Cancel) -> Outcome:
         i = self._lookup(self._jobs, event.job, "job")
-        if self._store.arrays["jobs"][i, SERVER] != WAITING:
+        if self._store.arrays["jobs"][i, st.SERVER] != st.WAITING:
             raise InputError(
                 f"job {event.job!r} runs", remedy="only waiting jobs can be cancelled; complete it when it ends"
             )
@@ -383,35 +383,35 @@ class Scheduler(Verbs):
                 self._store.grow_servers(2 * self._state.max_servers)
         else:
             row = self._store.arrays["servers"][number]
-            if row[STATUS] == PRESENT:
+            if row[st.STATUS] == st.PRESENT:
                 raise InputError(f"server {server!r} is here already", remedy="give every server a name of its own")
-            if row[COUNT] > 0:
+            if row[st.COUNT] > 0:
                 raise InputError(
-                    f"server {server!r} drains and holds {row[COUNT]} jobs", remedy="resume it, with its jobs"
+                    f"server {server!r} drains and holds {row[st.COUNT]} jobs", remedy="resume it, with its jobs"
                 )
         return self._outcome(calls.join(self._at, self._join, number, c))
 
     def _on_resume(self, event: Resume) -> Outcome:
         number = self._lookup(self._servers, event.server, "server")
-        status = self._store.arrays["servers"][number, STATUS]
-        if status == ABSENT:
+        status = self._store.arrays["servers"][number, st.STATUS]
+        if status == st.ABSENT:
             raise InputError(f"server {event.server!r} is not there", remedy="let it join again")
-        if status == PRESENT:
+        if status == st.PRESENT:
             return NOTHING
         return self._outcome(calls.resume(self._at, self._reach("resume"), number))
 
     def _on_drain(self, event: Drain) -> Outcome:
         number = self._lookup(self._servers, event.server, "server")
-        if self._store.arrays["servers"][number, STATUS] != PRESENT:
+        if self._store.arrays["servers"][number, st.STATUS] != st.PRESENT:
             return NOTHING
         return self._outcome(calls.drain(self._at, self._reach("leave"), self._arrive, number))
 
     def _on_remove(self, event: Remove) -> Outcome:
         number = self._lookup(self._servers, event.server, "server")
         row = self._store.arrays["servers"][number]
-        if row[COUNT] > 0:
+        if row[st.COUNT] > 0:
             raise InputError(
-                f"server {event.server!r} holds {row[COUNT]} jobs",
+                f"server {event.server!r} holds {row[st.COUNT]} jobs",
                 remedy="drain it first, or use fail_server if it is lost",
             )
         outcome = self._on_drain(Drain(event.server, event.now))
@@ -421,7 +421,7 @@ class Scheduler(Verbs):
 
     def _on_fail(self, event: Fail) -> Outcome:
         number = self._lookup(self._servers, event.server, "server")
-        if self._store.arrays["servers"][number, STATUS] == ABSENT:
+        if self._store.arrays["servers"][number, st.STATUS] == st.ABSENT:
             raise InputError(f"server {event.server!r} is not there", remedy="only servers that are there can fail")
         n = calls.fail(self._at, self._reach("leave"), self._arrive, number)
         lost = self._store.arrays["moved"][: self._n_moved.value].tolist()

@@ -23,8 +23,7 @@ from slotwise.model import JobType, ServerClass
 FORMAT = "slotwise situation"
 VERSION = 1
 
-STATUSES = ("absent", "present", "draining")
-"""in the order of the numbers that stand for them in the state"""
+STATUSES = ("absent", "present", "draining")  # in the order of the numbers that stand for them in the state
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,7 @@ KINDS = {
     Stability.NEVER_STARTS: "bad",
     Stability.TOO_SHORT: "unsure",
 }
-NEAREST = 1e-4
-"""of the longest wait: where the time axis of the tail begins"""
+NEAREST = 1e-4  # of the longest wait: where the time axis of the tail begins
 WAITS = ("mean wait", "p95 wait", "p99 wait")
 
 

@@ -10,11 +10,9 @@ from slotwise.region.region import Region
 from slotwise.theory.capacity import Capacity
 from slotwise.theory.guarantee import Guarantee, Verdict
 
-FULL = 0.98
-"""a resource that is so full when the load is as large as it can be is the bottleneck"""
+FULL = 0.98  # a resource that is so full when the load is as large as it can be is the bottleneck
 MOST_NAMED = 4
-WORTH_TELLING = 0.01
-"""a lower bound on the mean queue below this is no news"""
+WORTH_TELLING = 0.01  # a lower bound on the mean queue below this is no news
 
 
 def answer(capacity: Capacity) -> list[str]:

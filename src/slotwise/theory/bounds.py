@@ -46,8 +46,7 @@ from slotwise.workloads.laws import (
     service_law,
 )
 
-EVALUATIONS = 400
-"""How many price vectors the search for bound (b) tries."""
+EVALUATIONS = 400  # How many price vectors the search for bound (b) tries.
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from slotwise.packing import Space
 from slotwise.region.pricing import Vector
 from slotwise.region.region import Mix
 
-STATES = 500_000
-"""The most states that the recursion for W(w) visits per server class."""
+STATES = 500_000  # The most states that the recursion for W(w) visits per server class.
 
 
 class CertificateError(SlotwiseError):

@@ -17,8 +17,7 @@ from collections.abc import Callable
 from slotwise.compiler.kernel import as_python, kernel
 from slotwise.errors import InputError
 
-FEW = 20_000
-"""steps that plain Python does before the compiler would be ready"""
+FEW = 20_000  # steps that plain Python does before the compiler would be ready
 
 
 @kernel

@@ -29,8 +29,7 @@ from slotwise.region.ray import Columns
 from slotwise.region.region import Region, locate
 from slotwise.theory.needs import Case, check
 
-MARGIN = 1e-9
-"""The interior begins this far, relative, from the boundary."""
+MARGIN = 1e-9  # The interior begins this far, relative, from the boundary.
 OF_THEOREM_1 = (Need.SERVERS_STAY, Need.POISSON, Need.HYPEREXPONENTIAL)
 
 

@@ -20,8 +20,7 @@ from slotwise.theory.bounds import Bound, changes_of
 from slotwise.theory.srpt import srpt_area
 from slotwise.workloads.jobs import Jobs
 
-MOST_JOBS = 1_500_000
-"""Longer traces take more than about a second for each price, and go without."""
+MOST_JOBS = 1_500_000  # Longer traces take more than about a second for each price, and go without.
 
 
 class Measured(Protocol):

@@ -25,8 +25,8 @@ from slotwise.compiler.kernel import kernel
 
 Floats = NDArray[np.float64]
 
+# Above this many different points, near ones are joined before the search (and parted again after it).
 MOST_POINTS = 1500
-"""Above this many different points, near ones are joined before the search (and parted again after it)."""
 
 
 @kernel

@@ -17,8 +17,7 @@ from slotwise.errors import InputError, SlotwiseWarning
 from slotwise.workloads.traces.schema import DEMAND, Trace
 
 WAYS = ("refuse", "drop", "cap")
-TOLERANCE = 1e-9
-"""of a capacity: a demand such as 0.1 + 0.2 fits a server of 0.3"""
+TOLERANCE = 1e-9  # of a capacity: a demand such as 0.1 + 0.2 fits a server of 0.3
 
 
 def fits(demands: NDArray[np.float64], capacities: NDArray[np.float64]) -> NDArray[np.bool_]:

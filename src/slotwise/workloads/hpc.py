@@ -20,8 +20,8 @@ Floats = NDArray[np.float64]
 PROCESSORS = 128
 LOAD = 0.9
 SHORTEST, LONGEST = 30.0, 86_400.0
+# for which users ask
 LIMITS = np.array([600.0, 1800.0, 3600.0, 7200.0, 14_400.0, 28_800.0, 43_200.0, 86_400.0, 172_800.0])
-"""for which users ask"""
 HOUR, DAY, WEEK = 3600.0, 86_400.0, 604_800.0
 
 

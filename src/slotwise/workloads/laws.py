@@ -43,8 +43,8 @@ from slotwise.model.laws import (
 )
 from slotwise.model.scenario import Scenario
 
+# The next n values of a sequence of independent draws, as an array that the caller may change.
 Sampler = Callable[[int], NDArray[np.float64]]
-"""The next n values of a sequence of independent draws, as an array that the caller may change."""
 
 
 def child(seed: SeedSequence, *key: int) -> SeedSequence:

@@ -24,8 +24,7 @@ from slotwise.workloads.laws import Sampler, child, generator, sampler
 
 Floats = NDArray[np.float64]
 
-MOST_CHANGES = 100_000.0
-"""of a chain's state between two arrivals of a type"""
+MOST_CHANGES = 100_000.0  # of a chain's state between two arrivals of a type
 
 
 class Process(Protocol):

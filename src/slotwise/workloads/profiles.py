@@ -31,8 +31,7 @@ Floats = NDArray[np.float64]
 LEVELS = (0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975, 0.99, 1.0)
 BATCH_LEVELS = (0.0, 0.5, 0.75, 0.8, 0.9, 0.95, 0.98, 0.99, 0.997, 0.999, 1.0)
 WINDOW = 1200.0
-LATE = 1.0
-"""Seconds after its batch's first job from which a job counts as late."""
+LATE = 1.0  # Seconds after its batch's first job from which a job counts as late.
 
 
 @dataclass(frozen=True)

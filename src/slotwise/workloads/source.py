@@ -39,14 +39,13 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 GAPS, SERVICE, SHARED = range(3)
+# arrivals of the busiest type that are drawn at a time: NumPy's overhead is spread thin, the cache holds them
 MOST_BLOCK = 8192
-"""arrivals of the busiest type that are drawn at a time: NumPy's overhead is spread thin, the cache holds them"""
-MOST_BUFFERED = 1 << 18
-"""arrivals of all types that are drawn ahead, about"""
+MOST_BUFFERED = 1 << 18  # arrivals of all types that are drawn ahead, about
 FIRST_BLOCK = 64
+# arrivals of the busiest type that are drawn at first; then, where nobody knows how many will come, so many times
+# as many each time: short runs draw little, and few calls are made for many types
 GROWTH = 4
-"""arrivals of the busiest type that are drawn at first; then, where nobody knows how many will come, so many times as many each time: short runs draw little,
-and few calls are made for many types"""
 
 
 @dataclass(frozen=True, slots=True)

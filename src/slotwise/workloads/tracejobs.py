@@ -28,8 +28,7 @@ from slotwise.workloads.typemaking import Typing, make_types
 from slotwise.workloads.typenames import names_by_size
 from slotwise.workloads.warmstart import drawn, how_many
 
-DIGITS = 6
-"""Actual demands are kept to this many digits behind the point, rounded up."""
+DIGITS = 6  # Actual demands are kept to this many digits behind the point, rounded up.
 TOO_LARGE = 'workload.typing.too_large = "drop" leaves them out, "cap" cuts them down'
 GENERATED = {"google-like": google_like, "azure-like": azure_like, "hpc-like": hpc_like}
 

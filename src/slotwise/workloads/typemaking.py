@@ -36,8 +36,8 @@ MOST_EXACT = 10_000
 COLUMNS = ("jobs", "share", "rate", "mean_duration", "load")
 LEAST_EXPONENT = 7
 TRIES, LEAST_TRIES = 40, 4
+# where nobody says how many types: the fewest that waste at most this share, and no more than so many
 WASTE, MOST_CHOSEN = 0.05, 64
-"""where nobody says how many types: the fewest that waste at most this share, and no more than so many"""
 
 
 @dataclass(frozen=True)

@@ -20,15 +20,15 @@ from numba.core.dispatcher import Dispatcher
 
 from slotwise.compiler.kernel import JIT, hook_value
 from slotwise.compiler.views import LATE
+from slotwise.core import state as st
 from slotwise.core.moves import RAISED
-from slotwise.core.state import DTYPE, RECORD, State
 
-Hook = Callable[[State, int, int], None]
-SIGNATURE = types.void(RECORD, types.int64, types.int64)
+Hook = Callable[[st.State, int, int], None]
+SIGNATURE = types.void(st.RECORD, types.int64, types.int64)
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
-def nothing(s: State, _: int, __: int) -> None:
+def nothing(s: st.State, _: int, __: int) -> None:
     """The hook of a policy that has nothing to do here."""
 
 
@@ -49,12 +49,12 @@ class Hooks(NamedTuple):
     """(s, 0, 0): the policy's own clock, if it sets `tick_rate`"""
 
 
+# Every hook by name, with the one that stands in for it. Beside those of `Hooks`, which all drivers need:
+#
+# resume (s, server, 0): the server takes jobs, and may hold some; stop (s, j, server): as complete, but nothing
+# is learnt from it; file (s, server, 0): what is known of the server was put back from a situation, so that what
+# follows from it can be worked out
 HOOKS = dict.fromkeys(Hooks._fields, "") | {"resume": "join", "stop": "complete", "file": ""}
-"""Every hook by name, with the one that stands in for it. Beside those of `Hooks`, which all drivers need:
-
-resume (s, server, 0): the server takes jobs, and may hold some; stop (s, j, server): as complete, but nothing is learnt from it;
-file (s, server, 0): what is known of the server was put back from a situation, so that what follows from it can be
-worked out"""
 
 
 class PythonHook(types.WrapperAddressProtocol):  # type: ignore[misc]
@@ -65,8 +65,8 @@ class PythonHook(types.WrapperAddressProtocol):  # type: ignore[misc]
         self._function = function
 
         def call(address: int, a: int, b: int) -> None:
-            memory: Any = (ctypes.c_char * DTYPE.itemsize).from_address(address)
-            self.run(np.frombuffer(memory, DTYPE)[0], a, b)
+            memory: Any = (ctypes.c_char * st.DTYPE.itemsize).from_address(address)
+            self.run(np.frombuffer(memory, st.DTYPE)[0], a, b)
 
         self._callback = _CALLBACK(call)
 
@@ -115,7 +115,7 @@ def _compiled(hook: Hook | Dispatcher) -> Any:
 def _guarded(hook: Dispatcher) -> Hook:
     """An exception cannot leave a compiled hook, and would otherwise be printed and forgotten."""
 
-    def guarded(s: State, a: int, b: int) -> None:
+    def guarded(s: st.State, a: int, b: int) -> None:
         try:
             hook(s, a, b)
         except Exception:  # the compiler knows no other kind

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from slotwise.core.store import Store
 
+# one number for each of these, or so many
 Per = Literal["type", "resource", "server"] | int | Callable[["Store"], int]
-"""one number for each of these, or so many"""
 Columns = int | Literal["type", "resource"] | Callable[["Store"], int]
 
 

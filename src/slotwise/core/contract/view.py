@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from slotwise.core import state as st
 from slotwise.core.contract.reasons import Because, Reason
-from slotwise.core.state import CLASS, PRESENT, PREVIOUS, SERVER, STATUS, TYPE, WAITING
 from slotwise.model import Cluster, JobType
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ class View(NamedTuple):
     @property
     def present(self) -> NDArray[np.bool_]:
         """Which servers take jobs."""
-        return np.asarray(self.store.arrays["servers"][:, STATUS] == PRESENT)
+        return np.asarray(self.store.arrays["servers"][:, st.STATUS] == st.PRESENT)
 
     def type_of(self, i: int) -> int:
         """The type of job i."""
-        return int(self.store.arrays["jobs"][i, TYPE])
+        return int(self.store.arrays["jobs"][i, st.TYPE])
 
     def demand(self, i: int) -> NDArray[np.int64]:
         """What job i counts for, in whole units."""
@@ -43,14 +43,14 @@ class View(NamedTuple):
     def ahead(self, i: int) -> int:
         """How many wait before job i in its queue."""
         jobs = self.store.arrays["jobs"]
-        ahead, before = 0, int(jobs[i, PREVIOUS])
+        ahead, before = 0, int(jobs[i, st.PREVIOUS])
         while before >= 0:
-            ahead, before = ahead + 1, int(jobs[before, PREVIOUS])
+            ahead, before = ahead + 1, int(jobs[before, st.PREVIOUS])
         return ahead
 
     def first_in_line(self) -> int:
         """The job that came first of all that wait."""
-        waiting = np.flatnonzero(self.store.arrays["jobs"][:, SERVER] == WAITING)
+        waiting = np.flatnonzero(self.store.arrays["jobs"][:, st.SERVER] == st.WAITING)
         return int(waiting[np.argmin(self.store.sequence[waiting])])
 
     def can_hold(self, i: int) -> NDArray[np.bool_]:
@@ -59,7 +59,7 @@ class View(NamedTuple):
         classes = store.arrays["most"][:, self.type_of(i)] > 0
         if store.state.actual:  # smaller than its type, it may fit where its type does not
             classes = store.allowed[:, self.type_of(i)] & (store.sizes.capacity >= self.demand(i)).all(axis=1)
-        return np.asarray(self.present & classes[rows[:, CLASS]])
+        return np.asarray(self.present & classes[rows[:, st.CLASS]])
 
     def with_room(self, i: int) -> NDArray[np.bool_]:
         """Which servers could hold job i now, by what is free."""
@@ -71,7 +71,7 @@ class View(NamedTuple):
         if not store.state.keeps_free or self.with_room(i).any():
             return None
         numbers, demand = np.flatnonzero(self.can_hold(i)), self.demand(i)
-        capacity = np.maximum(store.sizes.capacity[store.arrays["servers"][numbers, CLASS]], 1)
+        capacity = np.maximum(store.sizes.capacity[store.arrays["servers"][numbers, st.CLASS]], 1)
         lack = np.maximum(demand - store.arrays["free"][numbers], 0) / capacity
         nearest = int(numbers[np.argmin(lack.sum(axis=1))])
         figures: dict[str, Any] = {"demand": self.sizes(demand), "free": self.free(nearest)}

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from slotwise.compiler.kernel import kernel
 from slotwise.compiler.views import int_rows, natural, trailing_zeros
-from slotwise.core.state import State
+from slotwise.core import state as st
 
 
 def words(n_servers: int) -> tuple[int, int, int]:
@@ -23,13 +23,13 @@ def words(n_servers: int) -> tuple[int, int, int]:
 
 
 @kernel
-def bits(s: State) -> NDArray[np.int64]:
+def bits(s: st.State) -> NDArray[np.int64]:
     """(J + C, words of all levels)."""
     return int_rows(s.at_bits, s.n_types + s.n_classes, s.n_words)
 
 
 @kernel
-def add(s: State, row: int, server: int) -> None:
+def add(s: st.State, row: int, server: int) -> None:
     """Put the server into the set."""
     words = bits(s)[natural(row)]
     i, base = natural(server) >> 5, s.n_words_0
@@ -42,7 +42,7 @@ def add(s: State, row: int, server: int) -> None:
 
 
 @kernel
-def discard(s: State, row: int, server: int) -> None:
+def discard(s: st.State, row: int, server: int) -> None:
     """Take the server out of the set, if it is there."""
     words = bits(s)[natural(row)]
     i, base = natural(server) >> 5, s.n_words_0
@@ -55,13 +55,13 @@ def discard(s: State, row: int, server: int) -> None:
 
 
 @kernel
-def contains(s: State, row: int, server: int) -> bool:
+def contains(s: st.State, row: int, server: int) -> bool:
     """Whether the server is in the set."""
     return bool((bits(s)[row, server >> 5] >> (server & 31)) & 1)
 
 
 @kernel
-def first(s: State, row: int) -> int:
+def first(s: st.State, row: int) -> int:
     """The lowest server number in the set, -1 where it is empty."""
     words = bits(s)[natural(row)]
     top = s.n_words_0 + s.n_words_1

@@ -13,45 +13,44 @@ from numpy.typing import NDArray
 
 from slotwise.compiler.kernel import kernel
 from slotwise.compiler.views import int_rows, ints
-from slotwise.core.state import CLASS, PRESENT, STATUS, State, allowed, demand, free, order, servers
+from slotwise.core import state as st
 
 MOST_BITS = 62
-CLOSED = -1
-"""Room of a server that takes no jobs: less than any demand."""
+CLOSED = -1  # Room of a server that takes no jobs: less than any demand.
 
 
 @kernel
-def tree(s: State) -> NDArray[np.int64]:
+def tree(s: st.State) -> NDArray[np.int64]:
     """(2 leaves, R)."""
     return int_rows(s.at_tree, 2 * s.n_tree, s.n_resources)
 
 
 @kernel
-def tree_types(s: State) -> NDArray[np.int64]:
+def tree_types(s: st.State) -> NDArray[np.int64]:
     """(2 leaves,): bit j is set where a type-j job would fit some server below the node."""
     return ints(s.at_tree_types, 2 * s.n_tree)
 
 
 @kernel
-def _types_that_fit(s: State, server: int) -> int:
+def _types_that_fit(s: st.State, server: int) -> int:
     fitting = 0
     for j in range(min(s.n_types, MOST_BITS)):
-        fits = not s.restricted or allowed(s)[servers(s)[server, CLASS], j] > 0
+        fits = not s.restricted or st.allowed(s)[st.servers(s)[server, st.CLASS], j] > 0
         for r in range(s.n_resources):
-            fits = fits and free(s)[server, r] >= demand(s)[j, r]
+            fits = fits and st.free(s)[server, r] >= st.demand(s)[j, r]
         if fits:
             fitting |= 1 << j
     return fitting
 
 
 @kernel
-def update(s: State, server: int) -> None:
+def update(s: st.State, server: int) -> None:
     """Bring the server's leaf, and the nodes above it that change, up to date."""
     nodes, types = tree(s), tree_types(s)
     node = s.n_tree + server
-    open_ = servers(s)[server, STATUS] == PRESENT
+    open_ = st.servers(s)[server, st.STATUS] == st.PRESENT
     for r in range(s.n_resources):
-        nodes[node, r] = free(s)[server, r] if open_ else CLOSED
+        nodes[node, r] = st.free(s)[server, r] if open_ else CLOSED
     types[node] = _types_that_fit(s, server) if open_ else 0
     while node > 1:
         node //= 2
@@ -76,30 +75,30 @@ def _covers(nodes: NDArray[np.int64], node: int, need: NDArray[np.int64]) -> boo
 
 
 @kernel
-def _bit_of(s: State, need: NDArray[np.int64]) -> int:
+def _bit_of(s: st.State, need: NDArray[np.int64]) -> int:
     """The bit of the largest type that the need covers: a server without room for that has none for the need.
 
     With requirements only the type itself will do, since others may not run where it may."""
     if s.restricted:
         return 1 << s.need_type if _covered(s, s.need_type, need) else 0
     for n in range(s.n_types):
-        j = order(s)[0, n]
+        j = st.order(s)[0, n]
         if _covered(s, j, need):
             return 1 << j
     return 0
 
 
 @kernel
-def _covered(s: State, j: int, need: NDArray[np.int64]) -> bool:
+def _covered(s: st.State, j: int, need: NDArray[np.int64]) -> bool:
     """Whether type j has a bit, and the need covers its demand."""
     for r in range(s.n_resources):
-        if demand(s)[j, r] > need[r]:
+        if st.demand(s)[j, r] > need[r]:
             return False
     return bool(j < MOST_BITS)
 
 
 @kernel
-def most_without(s: State, server: int, most: NDArray[np.int64]) -> None:
+def most_without(s: st.State, server: int, most: NDArray[np.int64]) -> None:
     """Write the largest free amount of each resource over all servers but this one (-1: over all) into `most`."""
     nodes = tree(s)
     if server < 0:
@@ -116,7 +115,7 @@ def most_without(s: State, server: int, most: NDArray[np.int64]) -> None:
 
 
 @kernel
-def first_fit(s: State, need: NDArray[np.int64], start: int) -> int:
+def first_fit(s: st.State, need: NDArray[np.int64], start: int) -> int:
     """The lowest-numbered server from `start` on whose free room covers the need, -1 where there is none."""
     nodes, types, half = tree(s), tree_types(s), s.n_tree
     if start >= half:
@@ -128,7 +127,7 @@ def first_fit(s: State, need: NDArray[np.int64], start: int) -> int:
             if node < half:
                 node *= 2
                 continue
-            if not s.restricted or allowed(s)[servers(s)[node - half, CLASS], s.need_type] > 0:
+            if not s.restricted or st.allowed(s)[st.servers(s)[node - half, st.CLASS], s.need_type] > 0:
                 return node - half
         # go to the next subtree on the right: up while we are a right child, then over
         while node & 1:

@@ -22,30 +22,14 @@ from numpy.typing import NDArray
 
 from slotwise.compiler.kernel import kernel
 from slotwise.compiler.views import float_rows, int_rows, ints, trailing_zeros
-from slotwise.core.state import (
-    CLASS,
-    GROUP,
-    GROUP_NEXT,
-    GROUP_PREVIOUS,
-    MODE,
-    PRESENT,
-    STALLED,
-    STATUS,
-    State,
-    allowed,
-    capacity,
-    chains,
-    free,
-    servers,
-)
+from slotwise.core import state as st
 
 CLASS_OF, FIRST, SIZE, NEXT_IN_CELL, PREVIOUS_IN_CELL, CELL, HOME = 0, 1, 2, 3, 4, 5, 6
 GROUP_COLUMNS = 8
 CELLS_PER_CLASS = 1024
 WORDS = CELLS_PER_CLASS // 32
 MAX_AXES = 10
-MARGIN = 1e-9
-"""by which a bound on scores must be worse, so that rounding decides nothing"""
+MARGIN = 1e-9  # by which a bound on scores must be worse, so that rounding decides nothing
 
 
 def axis_cells(n_resources: int) -> int:
@@ -72,55 +56,55 @@ def grid(capacity: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int
 
 
 @kernel
-def groups(s: State) -> NDArray[np.int64]:
+def groups(s: st.State) -> NDArray[np.int64]:
     """(S + 1, 8); row S heads the chain of unused groups."""
     return int_rows(s.at_groups, s.max_servers + 1, GROUP_COLUMNS)
 
 
 @kernel
-def group_free(s: State) -> NDArray[np.int64]:
+def group_free(s: st.State) -> NDArray[np.int64]:
     """(S, R): the free vector of each group."""
     return int_rows(s.at_group_free, s.max_servers, s.n_resources)
 
 
 @kernel
-def cells(s: State) -> NDArray[np.int64]:
+def cells(s: st.State) -> NDArray[np.int64]:
     """(C, cells): the first group of each cell, -1 where it is empty."""
     return int_rows(s.at_cells, s.n_classes, s.max_cells)
 
 
 @kernel
-def filled(s: State) -> NDArray[np.int64]:
+def filled(s: st.State) -> NDArray[np.int64]:
     """(C, 1 + 32): which cells of a class are not empty, 32 to a word; before these words a bit for each that is not zero."""
     return int_rows(s.at_filled, s.n_classes, 1 + WORDS)
 
 
 @kernel
-def steps(s: State) -> NDArray[np.int64]:
+def steps(s: st.State) -> NDArray[np.int64]:
     """(cells, R): see `grid`."""
     return int_rows(s.at_cell_steps, s.max_cells, s.n_resources)
 
 
 @kernel
-def edges(s: State) -> NDArray[np.int64]:
+def edges(s: st.State) -> NDArray[np.int64]:
     """(C R, steps + 1): see `grid`."""
     return int_rows(s.at_cell_edges, s.n_classes * s.n_resources, s.n_cell_axis + 1)
 
 
 @kernel
-def hashed(s: State) -> NDArray[np.int64]:
+def hashed(s: st.State) -> NDArray[np.int64]:
     """Open-addressing table of group numbers, -1 where empty; its length is a power of two."""
     return ints(s.at_hash, s.n_slots_hash)
 
 
 @kernel
-def score(s: State) -> NDArray[np.float64]:
+def score(s: st.State) -> NDArray[np.float64]:
     """(C, R + 1): for each class the coefficients a_r of the score to be minimised, and b."""
     return float_rows(s.at_score, s.n_classes, s.n_resources + 1)
 
 
 @kernel
-def clear(s: State) -> None:
+def clear(s: st.State) -> None:
     """Empty the index."""
     chain, slots = groups(s), hashed(s)
     for place in range(s.n_slots_hash):
@@ -132,41 +116,41 @@ def clear(s: State) -> None:
             filled(s)[c, word] = 0
     for g in range(s.max_servers):
         chain[g, NEXT_IN_CELL] = g + 1 if g < s.max_servers - 1 else -1
-        chains(s)[g, GROUP] = -1
+        st.chains(s)[g, st.GROUP] = -1
     chain[s.max_servers, NEXT_IN_CELL] = 0
 
 
 @kernel
-def update(s: State, server: int) -> None:
+def update(s: st.State, server: int) -> None:
     """The server's free room, or whether it takes jobs, has changed: file it anew."""
-    if chains(s)[server, GROUP] >= 0:
+    if st.chains(s)[server, st.GROUP] >= 0:
         _remove(s, server)
     if _takes_jobs(s, server):
         _insert(s, server)
 
 
 @kernel
-def _takes_jobs(s: State, server: int) -> bool:
+def _takes_jobs(s: st.State, server: int) -> bool:
     """Whether the server belongs into the index: not where jobs that another policy packed by what they ask for take more than there is by their types."""
-    row, signs = servers(s)[server], np.int64(0)
+    row, signs = st.servers(s)[server], np.int64(0)
     for r in range(s.n_resources):
-        signs |= free(s)[server, r]
-    return bool(row[STATUS] == PRESENT and row[MODE] != STALLED and signs >= 0)
+        signs |= st.free(s)[server, r]
+    return bool(row[st.STATUS] == st.PRESENT and row[st.MODE] != st.STALLED and signs >= 0)
 
 
 @kernel
-def _only_server(s: State, need: NDArray[np.int64]) -> int:
+def _only_server(s: st.State, need: NDArray[np.int64]) -> int:
     """What `best` finds where there is but one server: that one if it takes jobs and has room, else -1."""
-    if not _takes_jobs(s, 0) or not may_hold(s, servers(s)[0, CLASS]):
+    if not _takes_jobs(s, 0) or not may_hold(s, st.servers(s)[0, st.CLASS]):
         return -1
     for r in range(s.n_resources):
-        if free(s)[0, r] < need[r]:
+        if st.free(s)[0, r] < need[r]:
             return -1
     return 0
 
 
 @kernel
-def _home(s: State, c: int, room: NDArray[np.int64]) -> int:
+def _home(s: st.State, c: int, room: NDArray[np.int64]) -> int:
     """Where in the table a free vector of class c belongs."""
     return mixed(c, room) & (s.n_slots_hash - 1)
 
@@ -182,7 +166,7 @@ def mixed(c: int, room: NDArray[np.int64]) -> int:
 
 
 @kernel
-def _same(s: State, g: int, c: int, room: NDArray[np.int64]) -> bool:
+def _same(s: st.State, g: int, c: int, room: NDArray[np.int64]) -> bool:
     if groups(s)[g, CLASS_OF] != c:
         return False
     for r in range(s.n_resources):
@@ -192,9 +176,9 @@ def _same(s: State, g: int, c: int, room: NDArray[np.int64]) -> bool:
 
 
 @kernel
-def _insert(s: State, server: int) -> None:
-    row, room, slots = chains(s)[server], free(s)[server], hashed(s)
-    c = servers(s)[server, CLASS]
+def _insert(s: st.State, server: int) -> None:
+    row, room, slots = st.chains(s)[server], st.free(s)[server], hashed(s)
+    c = st.servers(s)[server, st.CLASS]
     mask = s.n_slots_hash - 1
     home = place = _home(s, c, room)
     while slots[place] >= 0 and not _same(s, slots[place], c, room):
@@ -205,35 +189,35 @@ def _insert(s: State, server: int) -> None:
         groups(s)[g, HOME] = home
         slots[place] = g
     group = groups(s)[g]
-    row[GROUP] = g
-    row[GROUP_PREVIOUS] = -1
-    row[GROUP_NEXT] = group[FIRST]
+    row[st.GROUP] = g
+    row[st.GROUP_PREVIOUS] = -1
+    row[st.GROUP_NEXT] = group[FIRST]
     if group[FIRST] >= 0:
-        chains(s)[group[FIRST], GROUP_PREVIOUS] = server
+        st.chains(s)[group[FIRST], st.GROUP_PREVIOUS] = server
     group[FIRST] = server
     group[SIZE] += 1
 
 
 @kernel
-def _remove(s: State, server: int) -> None:
-    rows = chains(s)
+def _remove(s: st.State, server: int) -> None:
+    rows = st.chains(s)
     row = rows[server]
-    g = row[GROUP]
+    g = row[st.GROUP]
     group = groups(s)[g]
-    if row[GROUP_PREVIOUS] >= 0:
-        rows[row[GROUP_PREVIOUS], GROUP_NEXT] = row[GROUP_NEXT]
+    if row[st.GROUP_PREVIOUS] >= 0:
+        rows[row[st.GROUP_PREVIOUS], st.GROUP_NEXT] = row[st.GROUP_NEXT]
     else:
-        group[FIRST] = row[GROUP_NEXT]
-    if row[GROUP_NEXT] >= 0:
-        rows[row[GROUP_NEXT], GROUP_PREVIOUS] = row[GROUP_PREVIOUS]
-    row[GROUP] = -1
+        group[FIRST] = row[st.GROUP_NEXT]
+    if row[st.GROUP_NEXT] >= 0:
+        rows[row[st.GROUP_NEXT], st.GROUP_PREVIOUS] = row[st.GROUP_PREVIOUS]
+    row[st.GROUP] = -1
     group[SIZE] -= 1
     if group[SIZE] == 0:
         _drop_group(s, g)
 
 
 @kernel
-def _new_group(s: State, c: int, room: NDArray[np.int64]) -> int:
+def _new_group(s: st.State, c: int, room: NDArray[np.int64]) -> int:
     all_groups = groups(s)
     chain = all_groups[s.max_servers]
     g = chain[NEXT_IN_CELL]
@@ -267,7 +251,7 @@ def _new_group(s: State, c: int, room: NDArray[np.int64]) -> int:
 
 
 @kernel
-def _precedes(s: State, g: int, room: NDArray[np.int64]) -> bool:
+def _precedes(s: st.State, g: int, room: NDArray[np.int64]) -> bool:
     """Whether the group's free vector comes before the room, number by number."""
     for r in range(s.n_resources):
         if group_free(s)[g, r] != room[r]:
@@ -276,7 +260,7 @@ def _precedes(s: State, g: int, room: NDArray[np.int64]) -> bool:
 
 
 @kernel
-def _drop_group(s: State, g: int) -> None:
+def _drop_group(s: st.State, g: int) -> None:
     all_groups, slots = groups(s), hashed(s)
     group = all_groups[g]
     c, mask = group[CLASS_OF], s.n_slots_hash - 1
@@ -312,15 +296,15 @@ def _drop_group(s: State, g: int) -> None:
 
 
 @kernel
-def _cell(s: State, c: int, room: NDArray[np.int64]) -> int:
+def _cell(s: st.State, c: int, room: NDArray[np.int64]) -> int:
     cell, axis = 0, s.n_cell_axis
     for r in range(min(s.n_resources, MAX_AXES)):
-        cell = cell * axis + room[r] * axis // (capacity(s)[c, r] + 1)
+        cell = cell * axis + room[r] * axis // (st.capacity(s)[c, r] + 1)
     return cell
 
 
 @kernel
-def cell_from(s: State, c: int, cell: int) -> int:
+def cell_from(s: st.State, c: int, cell: int) -> int:
     """The first cell of the class that is not empty, from this one on; -1 where there is none."""
     words, row = filled(s)[c], cell >> 5
     if row >= WORDS:
@@ -336,14 +320,14 @@ def cell_from(s: State, c: int, cell: int) -> int:
 
 
 @kernel
-def first_group(s: State, c: int) -> int:
+def first_group(s: st.State, c: int) -> int:
     """The first group of the class in the order of searches, -1 where there is none."""
     cell = cell_from(s, c, 0)
     return int(cells(s)[c, cell]) if cell >= 0 else -1
 
 
 @kernel
-def next_group(s: State, g: int) -> int:
+def next_group(s: st.State, g: int) -> int:
     """The group of the same class that comes next, -1 where there is none."""
     group = groups(s)[g]
     if group[NEXT_IN_CELL] >= 0:
@@ -353,23 +337,23 @@ def next_group(s: State, g: int) -> int:
 
 
 @kernel
-def first_cell(s: State, c: int, need: NDArray[np.int64]) -> int:
+def first_cell(s: st.State, c: int, need: NDArray[np.int64]) -> int:
     """Cells with less of the first resource than is needed come before this one."""
     axis = s.n_cell_axis
-    return int(need[0] * axis // (capacity(s)[c, 0] + 1) * axis ** (min(s.n_resources, MAX_AXES) - 1))
+    return int(need[0] * axis // (st.capacity(s)[c, 0] + 1) * axis ** (min(s.n_resources, MAX_AXES) - 1))
 
 
 @kernel
-def columns(s: State, c: int, need: NDArray[np.int64]) -> int:
+def columns(s: st.State, c: int, need: NDArray[np.int64]) -> int:
     """The cells of a word that may have room for the need: where there are two resources, and a word has all steps of the second."""
-    axis, size = s.n_cell_axis, capacity(s)[c]
+    axis, size = s.n_cell_axis, st.capacity(s)[c]
     if s.n_resources != 2 or axis != 32:
         return -1
     return int(np.int64(-1) << (min(need[1], size[1] + 1) * axis // (size[1] + 1)))
 
 
 @kernel
-def group_from(s: State, c: int, cell: int, mask: int) -> int:
+def group_from(s: st.State, c: int, cell: int, mask: int) -> int:
     """The first group of the class in a cell of these columns, from this cell on; -1 where there is none."""
     words, row = filled(s)[c], cell >> 5
     if row >= WORDS:
@@ -384,7 +368,7 @@ def group_from(s: State, c: int, cell: int, mask: int) -> int:
 
 
 @kernel
-def group_after(s: State, g: int, mask: int) -> int:
+def group_after(s: st.State, g: int, mask: int) -> int:
     """The group that comes next in such cells, of the same class; -1 where there is none."""
     group = groups(s)[g]
     if group[NEXT_IN_CELL] >= 0:
@@ -393,7 +377,7 @@ def group_after(s: State, g: int, mask: int) -> int:
 
 
 @kernel
-def best(s: State, need: NDArray[np.int64]) -> int:
+def best(s: st.State, need: NDArray[np.int64]) -> int:
     """A server of least score whose free room covers the need, -1 where there is none."""
     if s.n_places == 1:
         return _only_server(s, need)
@@ -402,7 +386,7 @@ def best(s: State, need: NDArray[np.int64]) -> int:
     for c in range(s.n_classes):
         if not may_hold(s, c):
             continue
-        coefficients, size, words = score(s)[c], capacity(s)[c], filled(s)[c]
+        coefficients, size, words = score(s)[c], st.capacity(s)[c], filled(s)[c]
         if need[0] > size[0]:
             continue
         first, mask, begin = first_cell(s, c, need), columns(s, c, need), edges(s)[c * R : c * R + R]
@@ -445,13 +429,13 @@ def best(s: State, need: NDArray[np.int64]) -> int:
 
 
 @kernel
-def may_hold(s: State, c: int) -> bool:
+def may_hold(s: st.State, c: int) -> bool:
     """Whether the requirements of the type that is being placed let it run on servers of the class."""
-    return not s.restricted or allowed(s)[c, s.need_type] > 0
+    return not s.restricted or st.allowed(s)[c, s.need_type] > 0
 
 
 @kernel
-def count(s: State, need: NDArray[np.int64], k: int) -> int:
+def count(s: st.State, need: NDArray[np.int64], k: int) -> int:
     """How many servers cover the need (k < 0), or number k of them, in the order of searches."""
     if s.n_places == 1:
         return 1 + _only_server(s, need) if k < 0 else 0
@@ -475,7 +459,7 @@ def count(s: State, need: NDArray[np.int64], k: int) -> int:
                         if 0 <= k - seen < size:
                             server = groups(s)[g, FIRST]
                             for _ in range(k - seen):
-                                server = chains(s)[server, GROUP_NEXT]
+                                server = st.chains(s)[server, st.GROUP_NEXT]
                             return int(server)
                         seen += size
                     g = groups(s)[g, NEXT_IN_CELL]
@@ -483,7 +467,7 @@ def count(s: State, need: NDArray[np.int64], k: int) -> int:
 
 
 @kernel
-def filed(s: State, order: NDArray[np.int64]) -> int:
+def filed(s: st.State, order: NDArray[np.int64]) -> int:
     """Write the servers of the index into `order` so that filing them in that order gives the same index; returns how many."""
     if s.n_places == 1:
         order[0] = 0
@@ -495,7 +479,7 @@ def filed(s: State, order: NDArray[np.int64]) -> int:
             size, server = groups(s)[g, SIZE], groups(s)[g, FIRST]
             for k in range(size):
                 order[n + size - 1 - k] = server
-                server = chains(s)[server, GROUP_NEXT]
+                server = st.chains(s)[server, st.GROUP_NEXT]
             n += size
             g = next_group(s, g)
     return n

@@ -19,35 +19,16 @@ from numpy.typing import NDArray
 from slotwise.compiler.kernel import kernel
 from slotwise.compiler.views import half_rows, halves, int_rows, natural, short_rows, shorts, tinies
 from slotwise.core import chance
-from slotwise.core.state import (
-    CLASS,
-    COUNT,
-    SUMS_START,
-    TABLE_END,
-    TABLE_START,
-    State,
-    choice,
-    classes,
-    queue_length,
-    running,
-    servers,
-    table_counts,
-    table_ends,
-    table_types,
-    tied,
-)
+from slotwise.core import state as st
 
 BLOCK, PARTS = 512, 8
+# so many sums are looked at together, to find the largest, and where it is, in so many parts
 PART = BLOCK // PARTS
-"""so many sums are looked at together, to find the largest, and where it is, in so many parts"""
-LARGEST, LARGEST_HALF = 2**31 - 1, 2**15 - 1
-"""what a sum has room for, in 32 bits and in 16"""
-PLACES = 2**16
-"""so many sums have a place that can be listed"""
+LARGEST, LARGEST_HALF = 2**31 - 1, 2**15 - 1  # what a sum has room for, in 32 bits and in 16
+PLACES = 2**16  # so many sums have a place that can be listed
+# so many candidates one after the other that have the same number of jobs of a type are not listed one by one
 RUN = 16
-"""so many candidates one after the other that have the same number of jobs of a type are not listed one by one"""
-JOBS, FROM, TO, LISTED = 0, 1, 2, 3
-"""columns of `columns`"""
+JOBS, FROM, TO, LISTED = 0, 1, 2, 3  # columns of `columns`
 
 
 class Layout(NamedTuple):
@@ -102,40 +83,45 @@ def lay_out(tables: list[NDArray[np.int64]]) -> Layout:
 
 
 @kernel
-def first_columns(s: State) -> NDArray[np.int64]:
+def first_columns(s: st.State) -> NDArray[np.int64]:
     """(C, J + 1): where the columns of type j of class c begin; they end where those of the next begin."""
     return int_rows(s.at_first_columns, s.n_classes, s.n_types + 1)
 
 
 @kernel
-def columns(s: State) -> NDArray[np.int64]:
+def columns(s: st.State) -> NDArray[np.int64]:
     """Candidates that have the same number of jobs of a type, JOBS: their sums stand from FROM to TO; or, where they are LISTED, the places of these
     in `column_rows` do."""
     return int_rows(s.at_columns, s.n_columns, 4)
 
 
 @kernel
-def column_rows(s: State) -> NDArray[np.uint16]:
+def column_rows(s: st.State) -> NDArray[np.uint16]:
     """The places of candidates in the sums."""
     return tinies(s.at_column_rows, s.n_column_rows)
 
 
 @kernel
-def first_tops(s: State) -> NDArray[np.int64]:
+def first_tops(s: st.State) -> NDArray[np.int64]:
     """(C, J + 1): where those of type j of class c begin in `tops`."""
     return int_rows(s.at_first_tops, s.n_classes, s.n_types + 1)
 
 
 @kernel
-def tops(s: State) -> NDArray[np.uint16]:
+def tops(s: st.State) -> NDArray[np.uint16]:
     """The candidates of the class, counted from its first, with most jobs of a type."""
     return tinies(s.at_tops, s.n_tops)
 
 
-def follow(s: State, server: int, choose: int) -> None:
+def follow(s: st.State, server: int, choose: int) -> None:
     """The most that a candidate of the server's class weighs, into s.listed_best; where it is asked for, such a candidate into choice(s)[0]."""
-    c, width = natural(servers(s)[natural(server), CLASS]), natural(s.n_block)
-    if choose and s.n_waiting == 1 and servers(s)[natural(server), COUNT] == 0 and _take_for_one(s, server, c):
+    c, width = natural(st.servers(s)[natural(server), st.CLASS]), natural(s.n_block)
+    if (
+        choose
+        and s.n_waiting == 1
+        and st.servers(s)[natural(server), st.COUNT] == 0
+        and _take_for_one(s, server, c)
+    ):
         return
     # What each candidate weighed for the queues in `then`, -1 where there is none: all, in blocks and in parts of these; and the largest of each block. A class
     # begins with a block. (C, J): `then`, the queues for which the sums of class c were last worked out.
@@ -154,12 +140,12 @@ def follow(s: State, server: int, choose: int) -> None:
 
 @kernel
 def _look(
-    s: State, server: int, c: int, choose: int, flat: Any, blocks: Any, parts: Any, peaks: Any, then: Any
+    s: st.State, server: int, c: int, choose: int, flat: Any, blocks: Any, parts: Any, peaks: Any, then: Any
 ) -> None:
     """`follow`, for sums of either kind."""
     changed = _catch_up(s, c, flat, then)
-    first, start = natural(classes(s)[c, SUMS_START]), natural(classes(s)[c, TABLE_START])
-    end = first + (natural(classes(s)[c, TABLE_END]) - start + BLOCK - 1) // BLOCK
+    first, start = natural(st.classes(s)[c, st.SUMS_START]), natural(st.classes(s)[c, st.TABLE_START])
+    end = first + (natural(st.classes(s)[c, st.TABLE_END]) - start + BLOCK - 1) // BLOCK
     if first == end:
         s.listed_best = 0.0
         return
@@ -171,12 +157,14 @@ def _look(
     if not choose:
         return
     ties, where = 0, start - first * BLOCK
-    if servers(s)[natural(server), COUNT] == 0:  # any will do, so they are counted, and one of them is looked for
+    if (
+        st.servers(s)[natural(server), st.COUNT] == 0
+    ):  # any will do, so they are counted, and one of them is looked for
         for b in range(first, end):
-            tied(s)[b - first] = _count(blocks, b, best) if peaks[b] == best else 0
-            ties += tied(s)[b - first]
+            st.tied(s)[b - first] = _count(blocks, b, best) if peaks[b] == best else 0
+            ties += st.tied(s)[b - first]
         pick = chance.below(s, ties) if ties > 1 and s.random_ties else 0
-        tied(s)[0] = where + _find(s, flat, parts, first, best, pick)
+        st.tied(s)[0] = where + _find(s, flat, parts, first, best, pick)
         take_one(s, server, 1)
         return
     for b in range(first, end):
@@ -185,17 +173,17 @@ def _look(
                 if _largest(parts, part) == best:
                     for n in range(part * PART, (part + 1) * PART):
                         if flat[natural(n)] == best:
-                            tied(s)[natural(ties)] = where + n
+                            st.tied(s)[natural(ties)] = where + n
                             ties += 1
     take_one(s, server, ties)
 
 
 @kernel
-def _find(s: State, flat: Any, parts: Any, first: int, best: Any, pick: int) -> int:
+def _find(s: st.State, flat: Any, parts: Any, first: int, best: Any, pick: int) -> int:
     """The place of a sum that is the best, with so many such before it from this block on; how many are in each block stands in `tied`."""
     b = 0
-    while pick >= tied(s)[natural(b)]:
-        pick -= tied(s)[natural(b)]
+    while pick >= st.tied(s)[natural(b)]:
+        pick -= st.tied(s)[natural(b)]
         b += 1
     part = (first + b) * PARTS
     while True:
@@ -241,9 +229,9 @@ def _count(numbers: Any, row: int, best: Any) -> int:
 
 
 @kernel
-def _catch_up(s: State, c: int, flat: Any, then: NDArray[np.int64]) -> bool:
+def _catch_up(s: st.State, c: int, flat: Any, then: NDArray[np.int64]) -> bool:
     """Make the sums of class c those of the present queues; returns whether they were not."""
-    J, now, changed = natural(s.n_types), queue_length(s), choice(s)[2]
+    J, now, changed = natural(s.n_types), st.queue_length(s), st.choice(s)[2]
     rows, first, n = column_rows(s), first_columns(s)[c], 0
     for j in range(J):  # no branch that nobody can predict
         changed[natural(n)] = j
@@ -272,28 +260,28 @@ def _catch_up(s: State, c: int, flat: Any, then: NDArray[np.int64]) -> bool:
 
 
 @kernel
-def _take_for_one(s: State, server: int, c: int) -> bool:
+def _take_for_one(s: st.State, server: int, c: int) -> bool:
     """Where one job waits, and the server is empty, the best are those with most jobs of its type. Most arrivals are such as long as queues are short, and
     then many tie; but False where the class has none."""
     j = 0
-    while queue_length(s)[natural(j)] == 0:
+    while st.queue_length(s)[natural(j)] == 0:
         j += 1
     first, end = natural(first_tops(s)[c, natural(j)]), natural(first_tops(s)[c, natural(j + 1)])
     if first == end:
         return False
     pick = chance.below(s, end - first) if end - first > 1 and s.random_ties else 0
-    tied(s)[0] = classes(s)[c, TABLE_START] + tops(s)[first + natural(pick)]
+    st.tied(s)[0] = st.classes(s)[c, st.TABLE_START] + tops(s)[first + natural(pick)]
     take_one(s, server, 1)
-    s.listed_best = float(choice(s)[0, natural(j)])
+    s.listed_best = float(st.choice(s)[0, natural(j)])
     return True
 
 
 @kernel
-def take_one(s: State, server: int, n: int) -> None:
+def take_one(s: st.State, server: int, n: int) -> None:
     """One of the n candidates in `tied`, by chance, into choice(s)[0]: one that contains the jobs on the server, where there is such."""
-    ties, chosen, pick = tied(s), choice(s)[0], 0
+    ties, chosen, pick = st.tied(s), st.choice(s)[0], 0
     if n > 1:
-        if servers(s)[server, COUNT] > 0:
+        if st.servers(s)[server, st.COUNT] > 0:
             holding = 0
             for m in range(n):
                 if _contains(s, ties[m], server):
@@ -304,14 +292,14 @@ def take_one(s: State, server: int, n: int) -> None:
     for j in range(s.n_types):
         chosen[j] = 0
     k = natural(ties[natural(pick)])
-    for e in range(natural(table_ends(s)[k]), natural(table_ends(s)[k + 1])):
-        chosen[natural(table_types(s)[e])] = int(table_counts(s)[e])
+    for e in range(natural(st.table_ends(s)[k]), natural(st.table_ends(s)[k + 1])):
+        chosen[natural(st.table_types(s)[e])] = int(st.table_counts(s)[e])
 
 
 @kernel
-def _contains(s: State, candidate: int, server: int) -> bool:
+def _contains(s: st.State, candidate: int, server: int) -> bool:
     """Whether the candidate has all jobs that are on the server."""
-    on, found, k = running(s)[server], 0, natural(candidate)
-    for e in range(natural(table_ends(s)[k]), natural(table_ends(s)[k + 1])):
-        found += min(int(on[natural(table_types(s)[e])]), int(table_counts(s)[e]))
-    return bool(found == servers(s)[server, COUNT])
+    on, found, k = st.running(s)[server], 0, natural(candidate)
+    for e in range(natural(st.table_ends(s)[k]), natural(st.table_ends(s)[k + 1])):
+        found += min(int(on[natural(st.table_types(s)[e])]), int(st.table_counts(s)[e]))
+    return bool(found == st.servers(s)[server, st.COUNT])

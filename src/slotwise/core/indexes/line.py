@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise.compiler.kernel import kernel
+from slotwise.core import state as st
 from slotwise.core.indexes.linetree import (
     LEFT,
     LEVEL,
@@ -38,13 +39,10 @@ from slotwise.core.indexes.linetree import (
     stack,
     type_of_group,
 )
-from slotwise.core.state import TYPE, State, allowed, capacity, demand, jobs, largest_capacity
 
 NOBODY = -1
-SHORTEST = 1e-12
-"""no job is taken to be shorter"""
-BY_SHARE, BY_DOT = 0, 1
-"""scores of `largest`"""
+SHORTEST = 1e-12  # no job is taken to be shorter
+BY_SHARE, BY_DOT = 0, 1  # scores of `largest`
 
 
 @kernel
@@ -57,7 +55,7 @@ def covered(size: NDArray[np.int64], room: NDArray[np.int64]) -> bool:
 
 
 @kernel
-def nobody_fits(s: State, room: NDArray[np.int64]) -> bool:
+def nobody_fits(s: st.State, room: NDArray[np.int64]) -> bool:
     """Whether no waiting job can fit the room: it has less of something than the least that anybody asks for. Nobody is filed for it."""
     if s.line_last >= 0 and covered(size_of(s, s.line_last), room):
         return False
@@ -68,7 +66,7 @@ def nobody_fits(s: State, room: NDArray[np.int64]) -> bool:
 
 
 @kernel
-def first_in_line(s: State) -> int:
+def first_in_line(s: st.State) -> int:
     """The job that has waited longest of all, -1 where nobody waits."""
     file_last(s)
     best = NOBODY
@@ -80,7 +78,7 @@ def first_in_line(s: State) -> int:
 
 
 @kernel
-def oldest(s: State, room: NDArray[np.int64], c: int) -> int:
+def oldest(s: st.State, room: NDArray[np.int64], c: int) -> int:
     """The job that has waited longest of those that fit the room and may run on servers of class c, -1 where there is none."""
     file_last(s)
     rows, lows, highs, todo = nodes(s), low(s), high(s), stack(s)
@@ -98,18 +96,22 @@ def oldest(s: State, room: NDArray[np.int64], c: int) -> int:
 
 
 @kernel
-def largest(s: State, room: NDArray[np.int64], c: int, rule: int) -> int:
+def largest(s: st.State, room: NDArray[np.int64], c: int, rule: int) -> int:
     """The job of the largest score of those that fit the room and may run on servers of class c, -1 where there is none.
 
     BY_SHARE: the largest share of any resource of the largest servers, then the sum of the shares. BY_DOT: the sum of the products of
     the shares of demand and room, of a server of class c. Of equal ones the oldest."""
     file_last(s)
     rows, lows, todo, promise = nodes(s), low(s), stack(s), promises(s)
-    whole = capacity(s)[c] if rule == BY_DOT else largest_capacity(s)
+    whole = st.capacity(s)[c] if rule == BY_DOT else st.largest_capacity(s)
     best, first, second = NOBODY, 0.0, 0.0
     for g in range(s.n_line_groups):
         node, n = roots(s)[g], 0
-        if node < 0 or (s.restricted and not allowed(s)[c, type_of_group(s)[g]]) or not covered(lows[node], room):
+        if (
+            node < 0
+            or (s.restricted and not st.allowed(s)[c, type_of_group(s)[g]])
+            or not covered(lows[node], room)
+        ):
             continue
         a, b = _score(s, node, room, whole, rule)
         while True:
@@ -143,7 +145,7 @@ def largest(s: State, room: NDArray[np.int64], c: int, rule: int) -> int:
 
 @kernel
 def oldest_harmless(
-    s: State,
+    s: st.State,
     after: int,
     elsewhere: NDArray[np.int64],
     room: NDArray[np.int64],
@@ -174,7 +176,7 @@ def oldest_harmless(
 
 @kernel
 def most_urgent(
-    s: State, room: NDArray[np.int64], c: int, spare: NDArray[np.int64], until: float, long: float
+    s: st.State, room: NDArray[np.int64], c: int, spare: NDArray[np.int64], until: float, long: float
 ) -> int:
     """The job with the largest u = a (m + (a / long)^4) / d, of those that fit the room, may run on servers of class c (-1: any), and are expected to end by `until`
     or take no more than what is to spare; -1 where there is none. Only where each job is a leaf.
@@ -211,17 +213,17 @@ def most_urgent(
 
 
 @kernel
-def _may_start(s: State, node: int, room: NDArray[np.int64], spare: NDArray[np.int64], until: float) -> bool:
+def _may_start(s: st.State, node: int, room: NDArray[np.int64], spare: NDArray[np.int64], until: float) -> bool:
     """Whether some job below the node may fit the room, and end by `until` or take no more than what is to spare; for a leaf, whether its job does."""
     size = low(s)[node]
     return covered(size, room) and (s.now + shortest_time(s)[node] <= until or covered(size, spare))
 
 
 @kernel
-def most_urgent_of(s: State, j: int, long: float) -> int:
+def most_urgent_of(s: st.State, j: int, long: float) -> int:
     """The same of the jobs of type j, all of which ask for what their type does."""
     file_last(s)
-    size = demand(s)[j]
+    size = st.demand(s)[j]
     rows, todo = nodes(s), stack(s)
     best, most, n = NOBODY, 0.0, 0
     if roots(s)[group_of_type(s)[j]] >= 0:
@@ -236,7 +238,7 @@ def most_urgent_of(s: State, j: int, long: float) -> int:
         if best >= 0 and not _beats(this, 0.0, rows[node, OLDEST], most, 0.0, rows[best, OLDEST]):
             continue
         if rows[node, LEVEL] < 0:
-            if jobs(s)[rows[node, LEFT], TYPE] == j:
+            if st.jobs(s)[rows[node, LEFT], st.TYPE] == j:
                 best, most = node, this
             continue
         n = _push(s, node, n)
@@ -244,9 +246,9 @@ def most_urgent_of(s: State, j: int, long: float) -> int:
 
 
 @kernel
-def _urgency(s: State, node: int, room: NDArray[np.int64], long: float) -> float:
+def _urgency(s: st.State, node: int, room: NDArray[np.int64], long: float) -> float:
     """No job below the node that fits the room has a larger u; for a leaf that fits it is its own."""
-    share, whole = 0.0, largest_capacity(s)
+    share, whole = 0.0, st.largest_capacity(s)
     for r in range(s.n_resources):
         if whole[r] > 0:
             share = max(share, min(high(s)[node, r], room[r]) / whole[r])
@@ -256,18 +258,18 @@ def _urgency(s: State, node: int, room: NDArray[np.int64], long: float) -> float
 
 
 @kernel
-def _roots_for(s: State, c: int) -> int:
+def _roots_for(s: st.State, c: int) -> int:
     """Put the trees of types that may run on class c (-1: any class) on the stack; returns how many."""
     n = 0
     for g in range(s.n_line_groups):
-        if roots(s)[g] >= 0 and (c < 0 or not s.restricted or allowed(s)[c, type_of_group(s)[g]] > 0):
+        if roots(s)[g] >= 0 and (c < 0 or not s.restricted or st.allowed(s)[c, type_of_group(s)[g]] > 0):
             stack(s)[n] = roots(s)[g]
             n += 1
     return n
 
 
 @kernel
-def _push(s: State, node: int, n: int) -> int:
+def _push(s: st.State, node: int, n: int) -> int:
     """Put the children on the stack so that the one with the older job comes next."""
     rows, todo = nodes(s), stack(s)
     left, right = rows[node, LEFT], rows[node, RIGHT]
@@ -278,7 +280,7 @@ def _push(s: State, node: int, n: int) -> int:
 
 
 @kernel
-def _oldest_below(s: State, node: int) -> int:
+def _oldest_below(s: st.State, node: int) -> int:
     rows = nodes(s)
     while rows[node, LEVEL] >= 0:
         left = rows[node, LEFT]
@@ -288,7 +290,7 @@ def _oldest_below(s: State, node: int) -> int:
 
 @kernel
 def _score(
-    s: State, node: int, room: NDArray[np.int64], whole: NDArray[np.int64], rule: int
+    s: st.State, node: int, room: NDArray[np.int64], whole: NDArray[np.int64], rule: int
 ) -> tuple[float, float]:
     """No job below the node that fits the room has a larger score; for a leaf that fits it is its own."""
     highest, share, total = high(s)[node], 0.0, 0.0

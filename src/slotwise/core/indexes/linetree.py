@@ -21,86 +21,84 @@ from numpy.typing import NDArray
 
 from slotwise.compiler.kernel import kernel
 from slotwise.compiler.views import float_rows, floats, highest_bit, int_rows, ints, short_rows
-from slotwise.core.state import TYPE, State, demand, job_demand, job_times, jobs, sequence
+from slotwise.core import state as st
 
 UP, LEFT, RIGHT, LEVEL, AXIS, BIT, OLDEST, YOUNGEST = 0, 1, 2, 3, 4, 5, 6, 7
 NODE_COLUMNS = 8
 LEAF, AFTER, BEFORE = 0, 1, 2  # columns of `links`
 LINK_COLUMNS = 4
-TIES = 64
-"""levels below this are bits of the tie"""
-TOP_BIT = 61
-"""where the highest bit of the largest capacity of each resource is moved to"""
+TIES = 64  # levels below this are bits of the tie
+TOP_BIT = 61  # where the highest bit of the largest capacity of each resource is moved to
 
 
 @kernel
-def nodes(s: State) -> NDArray[np.int64]:
+def nodes(s: st.State) -> NDArray[np.int64]:
     """(M, 8)."""
     return int_rows(s.at_line_nodes, s.n_line_nodes, NODE_COLUMNS)
 
 
 @kernel
-def low(s: State) -> NDArray[np.int64]:
+def low(s: st.State) -> NDArray[np.int64]:
     """(M, R): the least demand below each node."""
     return int_rows(s.at_line_low, s.n_line_nodes, s.n_resources)
 
 
 @kernel
-def high(s: State) -> NDArray[np.int64]:
+def high(s: st.State) -> NDArray[np.int64]:
     """(M, R): the largest demand below each node."""
     return int_rows(s.at_line_high, s.n_line_nodes, s.n_resources)
 
 
 @kernel
-def shortest_time(s: State) -> NDArray[np.float64]:
+def shortest_time(s: st.State) -> NDArray[np.float64]:
     """(M,): the shortest expected duration below each node; only where each job is a leaf."""
     return floats(s.at_line_time, s.n_line_nodes if s.line_alone else 1)
 
 
 @kernel
-def links(s: State) -> NDArray[np.int32]:
+def links(s: st.State) -> NDArray[np.int32]:
     """(N, 4): the leaf of a waiting job, and who stands after and before it there."""
     return short_rows(s.at_line_links, s.max_jobs, LINK_COLUMNS)
 
 
 @kernel
-def roots(s: State) -> NDArray[np.int64]:
+def roots(s: st.State) -> NDArray[np.int64]:
     """(G,): the root of each tree, -1 where it is empty."""
     return ints(s.at_line_roots, s.n_line_groups)
 
 
 @kernel
-def type_of_group(s: State) -> NDArray[np.int64]:
+def type_of_group(s: st.State) -> NDArray[np.int64]:
     """(G,): some type of each group."""
     return ints(s.at_line_group_type, s.n_line_groups)
 
 
 @kernel
-def group_of_type(s: State) -> NDArray[np.int64]:
+def group_of_type(s: st.State) -> NDArray[np.int64]:
     """(J,): in which tree the jobs of each type are."""
     return ints(s.at_line_type_group, s.n_types)
 
 
 @kernel
-def shifts(s: State) -> NDArray[np.int64]:
+def shifts(s: st.State) -> NDArray[np.int64]:
     """(R,): by how much the bits of each resource are moved up to be compared with those of others."""
     return ints(s.at_line_shift, s.n_resources)
 
 
 @kernel
-def stack(s: State) -> NDArray[np.int64]:
+def stack(s: st.State) -> NDArray[np.int64]:
     """Room for a search."""
     return ints(s.at_line_stack, s.n_line_stack)
 
 
 @kernel
-def promises(s: State) -> NDArray[np.float64]:
+def promises(s: st.State) -> NDArray[np.float64]:
     """(stack, 2): what the nodes on the stack promise."""
     return float_rows(s.at_line_promise, s.n_line_stack, 2)
 
 
 @kernel
-def clear(s: State) -> None:
+def clear(s: st.State) -> None:
     """Nobody waits."""
     s.line_last = -1
     s.line_unused = -1
@@ -110,7 +108,7 @@ def clear(s: State) -> None:
 
 
 @kernel
-def file_last(s: State) -> None:
+def file_last(s: st.State) -> None:
     """Everybody who waits is in the tree from here on."""
     if s.line_last >= 0:
         i = s.line_last
@@ -119,9 +117,9 @@ def file_last(s: State) -> None:
 
 
 @kernel
-def oldest_born(s: State, never: int) -> int:
+def oldest_born(s: st.State, never: int) -> int:
     """The order of arrival of the job that has waited longest, or `never` where nobody waits."""
-    born = sequence(s)[s.line_last] if s.line_last >= 0 else never
+    born = st.sequence(s)[s.line_last] if s.line_last >= 0 else never
     for g in range(s.n_line_groups):
         if roots(s)[g] >= 0:
             born = min(born, nodes(s)[roots(s)[g], OLDEST])
@@ -129,18 +127,18 @@ def oldest_born(s: State, never: int) -> int:
 
 
 @kernel
-def size_of(s: State, i: int) -> NDArray[np.int64]:
+def size_of(s: st.State, i: int) -> NDArray[np.int64]:
     """What job i asks for."""
-    return job_demand(s)[i] if s.actual else demand(s)[jobs(s)[i, TYPE]]
+    return st.job_demand(s)[i] if s.actual else st.demand(s)[st.jobs(s)[i, st.TYPE]]
 
 
 @kernel
-def _tie(s: State, i: int) -> int:
-    return int(sequence(s)[i]) if s.line_alone else int(jobs(s)[i, TYPE])
+def _tie(s: st.State, i: int) -> int:
+    return int(st.sequence(s)[i]) if s.line_alone else int(st.jobs(s)[i, st.TYPE])
 
 
 @kernel
-def _difference(s: State, leaf: int, size: NDArray[np.int64], tie: int) -> tuple[int, int, int]:
+def _difference(s: st.State, leaf: int, size: NDArray[np.int64], tie: int) -> tuple[int, int, int]:
     """The highest level at which the leaf's key differs from this one, its axis and its bit; a level of -1 where it does not."""
     level, axis, bit = -1, 0, 0
     for r in range(s.n_resources):
@@ -159,17 +157,17 @@ def _difference(s: State, leaf: int, size: NDArray[np.int64], tie: int) -> tuple
 
 
 @kernel
-def _side(s: State, axis: int, bit: int, size: NDArray[np.int64], tie: int) -> int:
+def _side(s: st.State, axis: int, bit: int, size: NDArray[np.int64], tie: int) -> int:
     """LEFT or RIGHT."""
     value = tie if axis == s.n_resources else size[axis]
     return RIGHT if (value >> bit) & 1 else LEFT
 
 
 @kernel
-def insert(s: State, i: int) -> None:
+def insert(s: st.State, i: int) -> None:
     """File a waiting job."""
     rows, size, tie = nodes(s), size_of(s, i), _tie(s, i)
-    g = group_of_type(s)[jobs(s)[i, TYPE]]
+    g = group_of_type(s)[st.jobs(s)[i, st.TYPE]]
     node = roots(s)[g]
     if node < 0:
         roots(s)[g] = _new_leaf(s, i, size, tie, -1)
@@ -196,7 +194,7 @@ def insert(s: State, i: int) -> None:
 
 
 @kernel
-def remove(s: State, i: int) -> None:
+def remove(s: st.State, i: int) -> None:
     """Take a job that does not wait any more out."""
     rows, chain = nodes(s), links(s)
     leaf, after, before = chain[i, LEAF], chain[i, AFTER], chain[i, BEFORE]
@@ -209,16 +207,16 @@ def remove(s: State, i: int) -> None:
     else:
         rows[leaf, RIGHT] = before
     if rows[leaf, LEFT] < 0:
-        _drop(s, group_of_type(s)[jobs(s)[i, TYPE]], leaf)
+        _drop(s, group_of_type(s)[st.jobs(s)[i, st.TYPE]], leaf)
     elif before < 0:
-        rows[leaf, OLDEST] = sequence(s)[after]
+        rows[leaf, OLDEST] = st.sequence(s)[after]
         _refresh(s, rows[leaf, UP])
 
 
 @kernel
-def _stand_in(s: State, leaf: int, i: int) -> None:
+def _stand_in(s: st.State, leaf: int, i: int) -> None:
     """Put job i into a leaf, where its arrival puts it: mostly at the end."""
-    rows, chain, born = nodes(s), links(s), sequence(s)
+    rows, chain, born = nodes(s), links(s), st.sequence(s)
     before, after = int(rows[leaf, RIGHT]), -1
     if born[before] > born[i]:  # it was thrown back: nearly all came after it
         before, after = -1, int(rows[leaf, LEFT])
@@ -238,7 +236,7 @@ def _stand_in(s: State, leaf: int, i: int) -> None:
 
 
 @kernel
-def _unused(s: State) -> int:
+def _unused(s: st.State) -> int:
     """A row that is not in use: there are twice as many as jobs."""
     node = s.line_unused
     if node >= 0:
@@ -249,14 +247,14 @@ def _unused(s: State) -> int:
 
 
 @kernel
-def _give_back(s: State, node: int) -> None:
+def _give_back(s: st.State, node: int) -> None:
     nodes(s)[node, UP] = s.line_unused
     s.line_unused = node
 
 
 @kernel
-def _new_leaf(s: State, i: int, size: NDArray[np.int64], tie: int, up: int) -> int:
-    leaf, born = _unused(s), sequence(s)[i]
+def _new_leaf(s: st.State, i: int, size: NDArray[np.int64], tie: int, up: int) -> int:
+    leaf, born = _unused(s), st.sequence(s)[i]
     row, chain = nodes(s)[leaf], links(s)[i]
     row[UP], row[LEFT], row[RIGHT], row[LEVEL], row[AXIS], row[BIT] = up, i, i, -1, 0, tie
     row[OLDEST], row[YOUNGEST] = born, born
@@ -265,12 +263,12 @@ def _new_leaf(s: State, i: int, size: NDArray[np.int64], tie: int, up: int) -> i
         low(s)[leaf, r] = size[r]
         high(s)[leaf, r] = size[r]
     if s.line_alone:
-        shortest_time(s)[leaf] = job_times(s)[i, 0]
+        shortest_time(s)[leaf] = st.job_times(s)[i, 0]
     return leaf
 
 
 @kernel
-def _replace_child(s: State, g: int, above: int, old: int, new: int) -> None:
+def _replace_child(s: st.State, g: int, above: int, old: int, new: int) -> None:
     rows = nodes(s)
     if above < 0:
         roots(s)[g] = new
@@ -281,7 +279,7 @@ def _replace_child(s: State, g: int, above: int, old: int, new: int) -> None:
 
 
 @kernel
-def _drop(s: State, g: int, leaf: int) -> None:
+def _drop(s: st.State, g: int, leaf: int) -> None:
     """Nobody is left in the leaf: its sibling takes the place of both."""
     rows = nodes(s)
     inner = rows[leaf, UP]
@@ -298,14 +296,14 @@ def _drop(s: State, g: int, leaf: int) -> None:
 
 
 @kernel
-def _refresh(s: State, node: int) -> None:
+def _refresh(s: st.State, node: int) -> None:
     """Bring this node, and those above it as far as they change, up to date."""
     while node >= 0 and _gather(s, node):
         node = nodes(s)[node, UP]
 
 
 @kernel
-def _gather(s: State, node: int) -> bool:
+def _gather(s: st.State, node: int) -> bool:
     """What a node knows, from its children; returns whether it has changed."""
     rows = nodes(s)
     row = rows[node]
@@ -326,7 +324,7 @@ def _gather(s: State, node: int) -> bool:
     return bool(changed)
 
 
-def keep(s: State, i: int, waits: int) -> None:
+def keep(s: st.State, i: int, waits: int) -> None:
     """What `queues` calls where the policy keeps the line: job i is to be filed (1), or taken out (0)."""
     if waits:
         insert(s, i)

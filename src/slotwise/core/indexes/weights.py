@@ -22,75 +22,38 @@ from numpy.typing import NDArray
 from slotwise.compiler.kernel import kernel
 from slotwise.compiler.views import call_at, floats, ints, natural
 from slotwise.core import chance
+from slotwise.core import state as st
 from slotwise.core.indexes.followed import take_one
-from slotwise.core.state import (
-    CLASS,
-    COUNT,
-    FLOATS_END,
-    FLOATS_START,
-    INTS_END,
-    INTS_START,
-    LENGTH,
-    SOLVER,
-    TABLE_END,
-    TABLE_START,
-    State,
-    capacity,
-    choice,
-    classes,
-    configuration,
-    crowd,
-    demand,
-    least,
-    most,
-    near,
-    need,
-    order,
-    queues,
-    real_table,
-    running,
-    servers,
-    table_counts,
-    table_ends,
-    table_types,
-    table_values,
-    tied,
-    watch,
-    weight,
-)
 from slotwise.packing.kernels import BRANCH_AND_BOUND, TABLE, solve
 
-BRIEF = 2_000
-"""nodes of a search, some 20 microseconds"""
-FEW_COLUMNS = 6
-"""with so few a whole row of a table is as quickly added up as its part that is not zero"""
-ROUNDING = 1.0 - 1e-9
-"""sums of weights that are no whole numbers may be rounded"""
+BRIEF = 2_000  # nodes of a search, some 20 microseconds
+FEW_COLUMNS = 6  # with so few a whole row of a table is as quickly added up as its part that is not zero
+ROUNDING = 1.0 - 1e-9  # sums of weights that are no whole numbers may be rounded
 
 
 @kernel
-def scratch_floats(s: State) -> NDArray[np.float64]:
+def scratch_floats(s: st.State) -> NDArray[np.float64]:
     """Room for the packing kernels, then (the last J) for the weights of a server's own queues."""
     return floats(s.at_scratch_floats, s.n_scratch_floats + s.n_types)
 
 
 @kernel
-def weights_at(s: State, server: int) -> NDArray[np.float64]:
+def weights_at(s: st.State, server: int) -> NDArray[np.float64]:
     """The weights that the server sees: of the common queues, or of its own."""
     if not s.own_queues:
-        return weight(s)
+        return st.weight(s)
     own = scratch_floats(s)[s.n_scratch_floats :]
     for j in range(s.n_types):
-        length = queues(s)[server * s.n_types + j, LENGTH]
+        length = st.queues(s)[server * s.n_types + j, st.LENGTH]
         own[j] = math.log(1.0 + length) if s.log_weights else float(length)
     return own
 
 
 @kernel
-def weight_of(s: State, server: int) -> float:
+def weight_of(s: st.State, server: int) -> float:
     """f(k-tilde, Q) of the server's configuration."""
     server = natural(server)
-    slots, w = configuration(s)[server], weights_at(s, server)
+    slots, w = st.configuration(s)[server], weights_at(s, server)
     total = 0.0
     for j in range(s.n_types):
         total += w[j] * slots[j]
@@ -98,13 +61,13 @@ def weight_of(s: State, server: int) -> float:
 
 
 @kernel
-def _weigh(s: State, c: int, w: NDArray[np.float64]) -> float:
+def _weigh(s: st.State, c: int, w: NDArray[np.float64]) -> float:
     """f(k, Q) of each candidate k of the class into `table_values`; returns the largest. Leaving out the types of which a candidate has none changes
     no bit of a sum."""
-    first, end = natural(classes(s)[c, TABLE_START]), natural(classes(s)[c, TABLE_END])
-    values, best = table_values(s), -1.0
+    first, end = natural(st.classes(s)[c, st.TABLE_START]), natural(st.classes(s)[c, st.TABLE_END])
+    values, best = st.table_values(s), -1.0
     if s.n_types <= FEW_COLUMNS:
-        candidates = real_table(s)
+        candidates = st.real_table(s)
         for row in range(first, end):
             total = 0.0
             for j in range(s.n_types):
@@ -112,7 +75,7 @@ def _weigh(s: State, c: int, w: NDArray[np.float64]) -> float:
             values[row] = total
             best = max(best, total)
         return best
-    ends, types, counts = table_ends(s), table_types(s), table_counts(s)
+    ends, types, counts = st.table_ends(s), st.table_types(s), st.table_counts(s)
     e = natural(ends[first])
     for row in range(first, end):
         total = 0.0
@@ -125,12 +88,12 @@ def _weigh(s: State, c: int, w: NDArray[np.float64]) -> float:
 
 
 @kernel
-def best_weight(s: State, server: int) -> float:
+def best_weight(s: st.State, server: int) -> float:
     """f(k_r, Q): the weight of the (r-)max-weight configuration of the server."""
     server = natural(server)
-    c = natural(servers(s)[server, CLASS])
-    w, about = weights_at(s, server), classes(s)[c]
-    if about[SOLVER] != TABLE:
+    c = natural(st.servers(s)[server, st.CLASS])
+    w, about = weights_at(s, server), st.classes(s)[c]
+    if about[st.SOLVER] != TABLE:
         _whole_server(s, c)
         return _solve(s, server, 2)
     if _is_followed(s):
@@ -140,14 +103,14 @@ def best_weight(s: State, server: int) -> float:
 
 
 @kernel
-def about_best_weight(s: State, server: int) -> float:
+def about_best_weight(s: st.State, server: int) -> float:
     """The same, to measure others by: where the best is hard to find it may be less, what BRIEF nodes of a search find. It depends on nothing but the
     weights: neither on lots, nor on what is known from before."""
-    c = natural(servers(s)[natural(server), CLASS])
-    if classes(s)[c, SOLVER] == TABLE or crowd(s)[c] <= 0.0:
+    c = natural(st.servers(s)[natural(server), st.CLASS])
+    if st.classes(s)[c, st.SOLVER] == TABLE or st.crowd(s)[c] <= 0.0:
         return best_weight(s, server)
-    if near(s)[c] == 1.0 and _is_known(s, c):
-        return float(watch(s)[c, 0])
+    if st.near(s)[c] == 1.0 and _is_known(s, c):
+        return float(st.watch(s)[c, 0])
     _shuffle(s, 0)
     s.most_nodes = BRIEF
     best = best_weight(s, server)
@@ -158,16 +121,16 @@ def about_best_weight(s: State, server: int) -> float:
 
 
 @kernel
-def _is_followed(s: State) -> bool:
+def _is_followed(s: st.State) -> bool:
     """Whether the weights of listed candidates are kept up to date."""
     return bool(s.n_waiting < s.follow_limit)
 
 
 @kernel
-def best_above(s: State, server: int, mine: float, share: float) -> float:
+def best_above(s: st.State, server: int, mine: float, share: float) -> float:
     """f(k_r, Q) where share f(k_r, Q) > mine; -1 where it is not."""
-    c = natural(servers(s)[natural(server), CLASS])
-    bounded, listed = crowd(s)[c] > 0.0, classes(s)[c, SOLVER] == TABLE
+    c = natural(st.servers(s)[natural(server), st.CLASS])
+    bounded, listed = st.crowd(s)[c] > 0.0, st.classes(s)[c, st.SOLVER] == TABLE
     lot = (
         0 if listed else _draw(s)
     )  # drawn in any case: what is known of the best must not change what is drawn later
@@ -180,9 +143,9 @@ def best_above(s: State, server: int, mine: float, share: float) -> float:
 
 
 @kernel
-def _is_enough(s: State, c: int, mine: float, share: float) -> bool:
+def _is_enough(s: st.State, c: int, mine: float, share: float) -> bool:
     """Whether the bound says that share f(k, Q) <= mine for every configuration k of class c."""
-    known, w, fit = watch(s)[c], weight(s), most(s)[c]
+    known, w, fit = st.watch(s)[c], st.weight(s), st.most(s)[c]
     if known[0] < 0.0:
         return False
     spare = mine / share * ROUNDING - known[0]
@@ -194,13 +157,13 @@ def _is_enough(s: State, c: int, mine: float, share: float) -> bool:
         if more > 0.0:
             total += more * fit[j]
             highest = max(highest, more)
-    return min(total, highest * crowd(s)[c]) <= spare
+    return min(total, highest * st.crowd(s)[c]) <= spare
 
 
 @kernel
-def _is_known(s: State, c: int) -> bool:
+def _is_known(s: st.State, c: int) -> bool:
     """Whether no weight has changed since B(W) was last worked out."""
-    known, w = watch(s)[c], weight(s)
+    known, w = st.watch(s)[c], st.weight(s)
     if known[0] < 0.0:
         return False
     for j in range(s.n_types):
@@ -210,20 +173,20 @@ def _is_known(s: State, c: int) -> bool:
 
 
 @kernel
-def _note_best(s: State, c: int, best: float) -> None:
+def _note_best(s: st.State, c: int, best: float) -> None:
     """B(W) is at most this now; a kernel that may miss the best says by how much."""
-    known, w = watch(s)[c], weight(s)
-    known[0] = best / near(s)[c]
+    known, w = st.watch(s)[c], st.weight(s)
+    known[0] = best / st.near(s)[c]
     for j in range(s.n_types):
         known[1 + j] = w[j]
 
 
 @kernel
-def best_configuration(s: State, server: int) -> float:
+def best_configuration(s: st.State, server: int) -> float:
     """Write k_r for the server into choice(s)[0] and return its weight."""
-    row = servers(s)[server]
-    c, w = row[CLASS], weights_at(s, server)
-    if classes(s)[c, SOLVER] == TABLE:
+    row = st.servers(s)[server]
+    c, w = row[st.CLASS], weights_at(s, server)
+    if st.classes(s)[c, st.SOLVER] == TABLE:
         if _is_followed(s):
             call_at(s.hook_follow, s, server, 1)
             return float(s.listed_best)
@@ -234,7 +197,7 @@ def best_configuration(s: State, server: int) -> float:
 
 
 @kernel
-def _search(s: State, server: int, c: int, lot: int) -> float:
+def _search(s: st.State, server: int, c: int, lot: int) -> float:
     """A configuration of most weight into choice(s)[0]; returns its weight."""
     _shuffle(s, lot)
     _whole_server(s, c)
@@ -242,9 +205,9 @@ def _search(s: State, server: int, c: int, lot: int) -> float:
 
 
 @kernel
-def holds_within(s: State, server: int, slots: NDArray[np.int64]) -> bool:
+def holds_within(s: st.State, server: int, slots: NDArray[np.int64]) -> bool:
     """Whether the jobs on the server are a subset of the slots."""
-    on = running(s)[server]
+    on = st.running(s)[server]
     for j in range(s.n_types):
         if on[j] > slots[j]:
             return False
@@ -252,30 +215,30 @@ def holds_within(s: State, server: int, slots: NDArray[np.int64]) -> bool:
 
 
 @kernel
-def _from_table(s: State, c: int, w: NDArray[np.float64], server: int) -> float:
+def _from_table(s: st.State, c: int, w: NDArray[np.float64], server: int) -> float:
     c = natural(c)
-    first, end = natural(classes(s)[c, TABLE_START]), natural(classes(s)[c, TABLE_END])
+    first, end = natural(st.classes(s)[c, st.TABLE_START]), natural(st.classes(s)[c, st.TABLE_END])
     best = _weigh(s, c, w)
-    values, ties = table_values(s), 0
+    values, ties = st.table_values(s), 0
     for t in range(first, end):
         if values[t] == best:
-            tied(s)[natural(ties)] = t
+            st.tied(s)[natural(ties)] = t
             ties += 1
     take_one(s, server, ties)
     return best
 
 
 @kernel
-def _draw(s: State) -> int:
+def _draw(s: st.State) -> int:
     """A lot for `_shuffle`."""
     return chance.word(s) if s.random_ties else 0
 
 
 @kernel
-def _shuffle(s: State, lot: int) -> None:
+def _shuffle(s: st.State, lot: int) -> None:
     """A permutation of the types to break ties by, from the lot alone: n -> a n + b modulo a power of two, a odd, without what is no type."""
     if s.random_ties:
-        permutation, J, size = order(s)[1], natural(s.n_types), 1
+        permutation, J, size = st.order(s)[1], natural(s.n_types), 1
         while size < J:
             size *= 2
         step, place, n = lot & (size - 1) | 1, (lot >> 16) & (size - 1), 0
@@ -286,88 +249,88 @@ def _shuffle(s: State, lot: int) -> None:
 
 
 @kernel
-def _whole_server(s: State, c: int) -> None:
+def _whole_server(s: st.State, c: int) -> None:
     for r in range(s.n_resources):
-        need(s)[r] = capacity(s)[c, r]
+        st.need(s)[r] = st.capacity(s)[c, r]
 
 
 @kernel
-def _solve(s: State, server: int, place: int) -> float:
+def _solve(s: st.State, server: int, place: int) -> float:
     """Fill choice(s)[place] with the best configuration for the room in need(s) and the server's weights."""
     call_at(s.hook_solve, s, server, place)
-    w, chosen, total = weights_at(s, server), choice(s)[place], 0.0
+    w, chosen, total = weights_at(s, server), st.choice(s)[place], 0.0
     for j in range(s.n_types):
         total += w[j] * chosen[j]
     return total
 
 
-def run_solver(s: State, server: int, place: int) -> None:
+def run_solver(s: st.State, server: int, place: int) -> None:
     """The late part of `_solve`: the packing kernel of the server's class."""
-    c = servers(s)[server, CLASS]
-    about = classes(s)[c]
-    params_f = floats(s.at_params_floats, s.n_params_floats)[about[FLOATS_START] : about[FLOATS_END]]
-    params_i = ints(s.at_params_ints, s.n_params_ints)[about[INTS_START] : about[INTS_END]]
-    if about[SOLVER] == BRANCH_AND_BOUND:
+    c = st.servers(s)[server, st.CLASS]
+    about = st.classes(s)[c]
+    params_f = floats(s.at_params_floats, s.n_params_floats)[about[st.FLOATS_START] : about[st.FLOATS_END]]
+    params_i = ints(s.at_params_ints, s.n_params_ints)[about[st.INTS_START] : about[st.INTS_END]]
+    if about[st.SOLVER] == BRANCH_AND_BOUND:
         params_i[s.n_types] = s.most_nodes
     found = solve(
-        about[SOLVER],
+        about[st.SOLVER],
         weights_at(s, server),
-        demand(s),
-        need(s),
-        order(s)[1],
+        st.demand(s),
+        st.need(s),
+        st.order(s)[1],
         scratch_floats(s),
         ints(s.at_scratch_ints, s.n_scratch_ints),
         params_f,
         params_i,
-        choice(s)[place],
+        st.choice(s)[place],
     )
     s.gave_up = found < 0.0
 
 
 @kernel
-def _prefer_holding(s: State, server: int, best: float) -> None:
+def _prefer_holding(s: st.State, server: int, best: float) -> None:
     """Where a configuration that contains the server's jobs weighs as much as choice(s)[0], take it."""
-    if servers(s)[server, COUNT] == 0 or holds_within(s, server, choice(s)[0]):
+    if st.servers(s)[server, st.COUNT] == 0 or holds_within(s, server, st.choice(s)[0]):
         return
-    on, other = running(s)[server], choice(s)[1]
+    on, other = st.running(s)[server], st.choice(s)[1]
     if _fill_up(s, server, best) == best:
         for j in range(s.n_types):
-            choice(s)[0, j] = on[j] + other[j]
+            st.choice(s)[0, j] = on[j] + other[j]
 
 
 @kernel
-def may_hold(s: State, server: int, enough: float) -> bool:
+def may_hold(s: st.State, server: int, enough: float) -> bool:
     """Whether a configuration of this weight or more may contain the jobs on the server; True where that is not looked into (enough < 0)."""
     return enough < 0.0 or _fill_up(s, server, enough) >= enough
 
 
 @kernel
-def _fill_up(s: State, server: int, enough: float) -> float:
+def _fill_up(s: st.State, server: int, enough: float) -> float:
     """The most weight of a configuration with the jobs on the server, what is beside them in choice(s)[1]; or less than `enough` where a bound says
     that it is."""
-    c, w = natural(servers(s)[server, CLASS]), weights_at(s, server)
-    on, rest = running(s)[server], need(s)
+    c, w = natural(st.servers(s)[server, st.CLASS]), weights_at(s, server)
+    on, rest = st.running(s)[server], st.need(s)
     held = 0.0
     for r in range(s.n_resources):
-        rest[r] = capacity(s)[c, r]
+        rest[r] = st.capacity(s)[c, r]
     for j in range(s.n_types):
         if on[j] > 0:
             held += on[j] * w[j]
             for r in range(s.n_resources):
-                rest[r] -= on[j] * demand(s)[j, r]
+                rest[r] -= on[j] * st.demand(s)[j, r]
     bound = held + _most_beside(s, c, w, rest)
     return bound if bound < enough else held + _solve(s, server, 1)
 
 
 @kernel
-def _most_beside(s: State, c: int, w: NDArray[np.float64], rest: NDArray[np.int64]) -> float:
+def _most_beside(s: st.State, c: int, w: NDArray[np.float64], rest: NDArray[np.int64]) -> float:
     """No jobs that fit together into the rest of a server weigh more: so many as fit of the smallest, each as heavy as the heaviest that fits; or
     all of the rest, as densely as by the one with most weight for its share of the server."""
-    R, fit, sizes, whole = natural(s.n_resources), most(s)[c], demand(s), capacity(s)[c]
+    R, fit, sizes, whole = natural(s.n_resources), st.most(s)[c], st.demand(s), st.capacity(s)[c]
     more, left = math.inf, 0.0
     for r in range(R):
-        if least(s)[c, r] > 0:
-            more = min(more, float(rest[r] // least(s)[c, r]))
+        if st.least(s)[c, r] > 0:
+            more = min(more, float(rest[r] // st.least(s)[c, r]))
         left += rest[r] / max(1, whole[r])
     heaviest = densest = 0.0
     for j in range(s.n_types):
@@ -384,9 +347,9 @@ def _most_beside(s: State, c: int, w: NDArray[np.float64], rest: NDArray[np.int6
 
 
 @kernel
-def best_filling(s: State, server: int, room: NDArray[np.int64]) -> float:
+def best_filling(s: st.State, server: int, room: NDArray[np.int64]) -> float:
     """The max-weight filling of some room on the server, into choice(s)[0]; needs a solver that is not a table."""
     _shuffle(s, _draw(s))
     for r in range(s.n_resources):
-        need(s)[r] = room[r]
+        st.need(s)[r] = room[r]
     return _solve(s, server, 0)

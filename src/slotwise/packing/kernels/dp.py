@@ -18,8 +18,9 @@ from slotwise.compiler.index import natural
 from slotwise.compiler.kernel import kernel
 from slotwise.packing.kernels.fill import F8, I8, total
 
+# capacities for each type: with no more it takes less time to look at all sizes, several at a time, than at those
+# of the types one by one
 DENSE = 8
-"""capacities for each type: with no more it takes less time to look at all sizes, several at a time, than at those of the types one by one"""
 
 
 @kernel

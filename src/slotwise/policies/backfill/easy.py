@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from slotwise.compiler.kernel import kernel
+from slotwise.core import state as st
 from slotwise.core.contract.learnt import Names
 from slotwise.core.contract.memory import Memory
 from slotwise.core.contract.policy import FitOptions, Options, Policy
@@ -23,7 +24,6 @@ from slotwise.core.contract.reasons import Because
 from slotwise.core.contract.view import View
 from slotwise.core.indexes import firsttree, line
 from slotwise.core.moves import start_job
-from slotwise.core.state import State, free, int_field, need, sequence
 from slotwise.core.store import Store
 from slotwise.policies.backfill import reservation
 from slotwise.policies.backfill.reservation import (
@@ -42,50 +42,49 @@ from slotwise.policies.fit.fitting import set_job_need
 NOBODY = -1
 MEMORY = Memory()
 RESERVATION = reservation.declare(MEMORY)
+# the most that is free on any server but l*, resource by resource
 ELSEWHERE = MEMORY.counts("elsewhere", per="resource", kept=False)
-"""the most that is free on any server but l*, resource by resource"""
-ROOM = MEMORY.counts("room", per="resource", kept=False)
-"""what is free on l*"""
+ROOM = MEMORY.counts("room", per="resource", kept=False)  # what is free on l*
 
 
-def arrive(s: State, j: int, i: int) -> None:
+def arrive(s: st.State, j: int, i: int) -> None:
     """Nobody else can start now, as long as the reservation stands; but this one may."""
     first = line.first_in_line(s)
     if first == i or not stands(s, RESERVATION, first):
         schedule(s)
     else:
-        overtake(s, sequence(s)[i] - 1)
+        overtake(s, st.sequence(s)[i] - 1)
 
 
-def complete(s: State, j: int, server: int) -> None:
+def complete(s: st.State, j: int, server: int) -> None:
     """Room on a server."""
     schedule(s)
 
 
-def join(s: State, server: int, _: int) -> None:
+def join(s: st.State, server: int, _: int) -> None:
     """A new server may start the first in line earlier than its reservation."""
     drop(s, RESERVATION)
     schedule(s)
 
 
-def leave(s: State, server: int, _: int) -> None:
+def leave(s: st.State, server: int, _: int) -> None:
     """A reservation on a server that goes is void."""
     drop(s, RESERVATION)
     schedule(s)
 
 
-def cancel(s: State, j: int, i: int) -> None:
+def cancel(s: st.State, j: int, i: int) -> None:
     """Somebody else may be first in line now."""
     schedule(s)
 
 
 @kernel
-def schedule(s: State) -> None:
+def schedule(s: st.State) -> None:
     """Serve in order while the first in line fits, then reserve for it and let others overtake."""
     while s.n_waiting > 0:
         i = line.first_in_line(s)
         set_job_need(s, i)
-        server = firsttree.first_fit(s, need(s), 0)
+        server = firsttree.first_fit(s, st.need(s), 0)
         if server < 0:
             if not stands(s, RESERVATION, i):
                 reserve(s, RESERVATION, i)
@@ -95,18 +94,18 @@ def schedule(s: State) -> None:
 
 
 @kernel
-def overtake(s: State, after: int) -> None:
+def overtake(s: st.State, after: int) -> None:
     """Start every job that came after `after` and does not delay the reserved one, from old to young."""
     on = reserved_server(s, RESERVATION)
-    elsewhere, room, until = int_field(s, ELSEWHERE), int_field(s, ROOM), reserved_at(s, RESERVATION)
+    elsewhere, room, until = st.int_field(s, ELSEWHERE), st.int_field(s, ROOM), reserved_at(s, RESERVATION)
     while s.n_waiting > 0:
         firsttree.most_without(s, on, elsewhere)
         for r in range(s.n_resources):
-            room[r] = free(s)[on, r] if on >= 0 else -1
+            room[r] = st.free(s)[on, r] if on >= 0 else -1
         i = line.oldest_harmless(s, after, elsewhere, room, spare(s, RESERVATION), until)
         if i < 0:
             return
-        after = sequence(s)[i]
+        after = st.sequence(s)[i]
         set_job_need(s, i)
         server = harmless_server(s, i)
         if server >= 0 and i != holder(s, RESERVATION):
@@ -116,12 +115,12 @@ def overtake(s: State, after: int) -> None:
 
 
 @kernel
-def harmless_server(s: State, i: int) -> int:
+def harmless_server(s: st.State, i: int) -> int:
     """The lowest-numbered server that fits need(s) without delaying the reserved job, -1 where there is none."""
-    server = firsttree.first_fit(s, need(s), 0)
+    server = firsttree.first_fit(s, st.need(s), 0)
     if server < 0 or server != reserved_server(s, RESERVATION) or is_harmless(s, RESERVATION, i):
         return server
-    return firsttree.first_fit(s, need(s), server + 1)
+    return firsttree.first_fit(s, st.need(s), server + 1)
 
 
 class EasyOptions(FitOptions):

@@ -21,46 +21,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise.compiler.kernel import kernel
+from slotwise.core import state as st
 from slotwise.core.contract.learnt import Names
 from slotwise.core.contract.memory import Memory
 from slotwise.core.contract.reasons import Because, Reason
 from slotwise.core.contract.view import View
 from slotwise.core.indexes import fitindex, line
-from slotwise.core.state import (
-    CLASS,
-    COUNT,
-    FIRST_JOB,
-    MODE,
-    NEXT,
-    PRESENT,
-    SERVER,
-    STALLED,
-    STATUS,
-    TYPE,
-    WAITING,
-    State,
-    capacity,
-    chains,
-    demand,
-    float_field,
-    free,
-    int_field,
-    job_demand,
-    job_times,
-    jobs,
-    need,
-    sequence,
-    servers,
-)
 from slotwise.core.store import Store
 
 NOBODY = -1
-FOR, JOB, ON = 0, 1, 2
-"""for whom it is, by the order of arrival and by job number, and on which server"""
-LATER = np.nan
-"""in place of t*: the search was put off"""
-FEW = 64
-"""running jobs of a server that are sorted by their ends in one go; of more, ends are tried one by one"""
+FOR, JOB, ON = 0, 1, 2  # for whom it is, by the order of arrival and by job number, and on which server
+LATER = np.nan  # in place of t*: the search was put off
+FEW = 64  # running jobs of a server that are sorted by their ends in one go; of more, ends are tried one by one
 
 
 def declare(memory: Memory) -> int:
@@ -75,97 +47,103 @@ def declare(memory: Memory) -> int:
 
 
 @kernel
-def holder(s: State, place: int) -> int:
+def holder(s: st.State, place: int) -> int:
     """The job for which there is a reservation, while it waits; -1 where there is none."""
-    i = int_field(s, place)[JOB]
-    if i >= 0 and jobs(s)[i, SERVER] == WAITING and sequence(s)[i] == int_field(s, place)[FOR]:
+    i = st.int_field(s, place)[JOB]
+    if i >= 0 and st.jobs(s)[i, st.SERVER] == st.WAITING and st.sequence(s)[i] == st.int_field(s, place)[FOR]:
         return int(i)
     return NOBODY
 
 
 @kernel
-def reserved_server(s: State, place: int) -> int:
+def reserved_server(s: st.State, place: int) -> int:
     """l*, or -1."""
-    return int(int_field(s, place)[ON])
+    return int(st.int_field(s, place)[ON])
 
 
 @kernel
-def reserved_at(s: State, place: int) -> float:
+def reserved_at(s: st.State, place: int) -> float:
     """t*; LATER where the search was put off."""
-    return float(float_field(s, place + 1)[0])
+    return float(st.float_field(s, place + 1)[0])
 
 
 @kernel
-def spare(s: State, place: int) -> NDArray[np.int64]:
+def spare(s: st.State, place: int) -> NDArray[np.int64]:
     """(R,): what stays free on l* beside the reserved job at t*."""
-    return int_field(s, place + 2)
+    return st.int_field(s, place + 2)
 
 
 @kernel
-def _room_then(s: State, place: int) -> NDArray[np.int64]:
+def _room_then(s: st.State, place: int) -> NDArray[np.int64]:
     """(R,): what is free on the server that was last looked at, at the time that was found for it."""
-    return int_field(s, place + 5)
+    return st.int_field(s, place + 5)
 
 
 @kernel
-def drop(s: State, place: int) -> None:
+def drop(s: st.State, place: int) -> None:
     """There is no reservation."""
-    int_field(s, place)[:] = NOBODY
+    st.int_field(s, place)[:] = NOBODY
 
 
 @kernel
-def void(s: State, place: int) -> None:
+def void(s: st.State, place: int) -> None:
     """It is to be searched anew, for the same job."""
-    float_field(s, place + 1)[0] = -np.inf
+    st.float_field(s, place + 1)[0] = -np.inf
 
 
 @kernel
-def stands(s: State, place: int, i: int) -> bool:
+def stands(s: st.State, place: int, i: int) -> bool:
     """Whether there is a reservation for job i, all has gone as expected since, and its time is still to come."""
-    return bool(int_field(s, place)[FOR] == sequence(s)[i] and reserved_at(s, place) > s.now and not s.off_schedule)
+    return bool(
+        st.int_field(s, place)[FOR] == st.sequence(s)[i] and reserved_at(s, place) > s.now and not s.off_schedule
+    )
 
 
 @kernel
-def put_off(s: State, place: int, i: int) -> None:
+def put_off(s: st.State, place: int, i: int) -> None:
     """Reserve the only server for job i, whose demand is in need(s); t* and what is to spare are found when somebody asks."""
-    plan, possible = int_field(s, place), _could_hold(s, 0)
+    plan, possible = st.int_field(s, place), _could_hold(s, 0)
     s.off_schedule = 0
-    plan[FOR], plan[JOB], plan[ON] = sequence(s)[i], i, 0 if possible else NOBODY
-    float_field(s, place + 1)[0] = LATER if possible else np.inf
+    plan[FOR], plan[JOB], plan[ON] = st.sequence(s)[i], i, 0 if possible else NOBODY
+    st.float_field(s, place + 1)[0] = LATER if possible else np.inf
 
 
 @kernel
-def is_put_off(s: State, place: int) -> bool:
+def is_put_off(s: st.State, place: int) -> bool:
     """Whether t* is still to be found."""
     return holder(s, place) >= 0 and bool(np.isnan(reserved_at(s, place)))
 
 
 @kernel
-def settle(s: State, place: int) -> None:
+def settle(s: st.State, place: int) -> None:
     """Find what was put off. What has not gone as expected since stays noted, so that looking changes nothing."""
     if is_put_off(s, place):
         i, noted = holder(s, place), s.off_schedule
-        s.need_type = jobs(s)[i, TYPE]
+        s.need_type = st.jobs(s)[i, st.TYPE]
         for r in range(s.n_resources):
-            need(s)[r] = takes(s, i, r)
+            st.need(s)[r] = takes(s, i, r)
         reserve(s, place, i)
         s.off_schedule = noted
 
 
 @kernel
-def _could_hold(s: State, server: int) -> bool:
+def _could_hold(s: st.State, server: int) -> bool:
     """Whether the server takes jobs, and could hold need(s) if it were empty."""
-    row = servers(s)[server]
-    takes_jobs = row[STATUS] == PRESENT and row[MODE] != STALLED
-    return bool(takes_jobs and fitindex.may_hold(s, row[CLASS]) and line.covered(need(s), capacity(s)[row[CLASS]]))
+    row = st.servers(s)[server]
+    takes_jobs = row[st.STATUS] == st.PRESENT and row[st.MODE] != st.STALLED
+    return bool(
+        takes_jobs
+        and fitindex.may_hold(s, row[st.CLASS])
+        and line.covered(st.need(s), st.capacity(s)[row[st.CLASS]])
+    )
 
 
 @kernel
-def reserve(s: State, place: int, i: int) -> None:
+def reserve(s: st.State, place: int, i: int) -> None:
     """Find l* and t* for job i, whose demand is in need(s)."""
-    plan, at = int_field(s, place), float_field(s, place + 1)
+    plan, at = st.int_field(s, place), st.float_field(s, place + 1)
     s.off_schedule = 0
-    plan[FOR], plan[JOB], plan[ON] = sequence(s)[i], i, NOBODY
+    plan[FOR], plan[JOB], plan[ON] = st.sequence(s)[i], i, NOBODY
     at[0] = np.inf
     for server in range(s.n_places):
         if _could_hold(s, server):
@@ -174,70 +152,70 @@ def reserve(s: State, place: int, i: int) -> None:
                 at[0] = when
                 plan[ON] = server
                 for r in range(s.n_resources):
-                    spare(s, place)[r] = _room_then(s, place)[r] - need(s)[r]
+                    spare(s, place)[r] = _room_then(s, place)[r] - st.need(s)[r]
     if plan[ON] < 0:
         for r in range(s.n_resources):
             spare(s, place)[r] = 0
 
 
 @kernel
-def is_harmless(s: State, place: int, i: int) -> bool:
+def is_harmless(s: st.State, place: int, i: int) -> bool:
     """Whether job i, whose demand is in need(s), does not delay the reserved one on its server."""
-    return ends_in_time(s, place, i) or line.covered(need(s), spare(s, place))
+    return ends_in_time(s, place, i) or line.covered(st.need(s), spare(s, place))
 
 
 @kernel
-def ends_in_time(s: State, place: int, i: int) -> bool:
+def ends_in_time(s: st.State, place: int, i: int) -> bool:
     """Whether job i, if it starts now, is expected to end by t*."""
-    return bool(s.now + job_times(s)[i, 0] <= reserved_at(s, place))
+    return bool(s.now + st.job_times(s)[i, 0] <= reserved_at(s, place))
 
 
 @kernel
-def take_spare(s: State, place: int, i: int) -> None:
+def take_spare(s: st.State, place: int, i: int) -> None:
     """Job i, whose demand is in need(s), starts on l*."""
     if not ends_in_time(s, place, i):
         for r in range(s.n_resources):
-            spare(s, place)[r] -= need(s)[r]
+            spare(s, place)[r] -= st.need(s)[r]
 
 
 @kernel
-def expected_end(s: State, i: int, soon: float) -> float:
+def expected_end(s: st.State, i: int, soon: float) -> float:
     """When the job ends as far as we know; one that is overdue may end at any moment, so it ends soon."""
-    return max(float(job_times(s)[i, 1]), soon)
+    return max(float(st.job_times(s)[i, 1]), soon)
 
 
 @kernel
-def next_moment(s: State) -> float:
+def next_moment(s: st.State) -> float:
     """The earliest time that is still to come."""
     return float(np.nextafter(s.now, np.inf))
 
 
 @kernel
-def takes(s: State, i: int, r: int) -> int:
+def takes(s: st.State, i: int, r: int) -> int:
     """What job i takes of a resource, or would take."""
-    return int(job_demand(s)[i, r] if s.actual else demand(s)[jobs(s)[i, TYPE], r])
+    return int(st.job_demand(s)[i, r] if s.actual else st.demand(s)[st.jobs(s)[i, st.TYPE], r])
 
 
 @kernel
-def free_at(s: State, server: int, when: float, r: int) -> int:
+def free_at(s: st.State, server: int, when: float, r: int) -> int:
     """Free room of resource r on the server once every job that ends by then has gone."""
-    total, soon = free(s)[server, r], next_moment(s)
-    i = chains(s)[server, FIRST_JOB]
+    total, soon = st.free(s)[server, r], next_moment(s)
+    i = st.chains(s)[server, st.FIRST_JOB]
     while i >= 0:
         if expected_end(s, i, soon) <= when:
             total += takes(s, i, r)
-        i = jobs(s)[i, NEXT]
+        i = st.jobs(s)[i, st.NEXT]
     return int(total)
 
 
 @kernel
-def earliest(s: State, place: int, server: int, limit: float) -> float:
+def earliest(s: st.State, place: int, server: int, limit: float) -> float:
     """The first end of a job on the server, before the limit, at which need(s) fits; infinity where none is. What is free then is in _room_then."""
-    if servers(s)[server, COUNT] > FEW:
+    if st.servers(s)[server, st.COUNT] > FEW:
         return _earliest_of_many(s, place, server, limit)
-    ends, ending, room = float_field(s, place + 3), int_field(s, place + 4), _room_then(s, place)
+    ends, ending, room = st.float_field(s, place + 3), st.int_field(s, place + 4), _room_then(s, place)
     soon = next_moment(s)
-    n, i = 0, chains(s)[server, FIRST_JOB]
+    n, i = 0, st.chains(s)[server, st.FIRST_JOB]
     while i >= 0:
         end = expected_end(s, i, soon)
         if end < limit:
@@ -247,26 +225,26 @@ def earliest(s: State, place: int, server: int, limit: float) -> float:
                 k -= 1
             ends[k], ending[k] = end, i
             n += 1
-        i = jobs(s)[i, NEXT]
+        i = st.jobs(s)[i, st.NEXT]
     for r in range(s.n_resources):
-        room[r] = free(s)[server, r]
+        room[r] = st.free(s)[server, r]
     for k in range(n):
         for r in range(s.n_resources):
             room[r] += takes(s, ending[k], r)
-        if (k + 1 == n or ends[k + 1] > ends[k]) and line.covered(need(s), room):
+        if (k + 1 == n or ends[k + 1] > ends[k]) and line.covered(st.need(s), room):
             return float(ends[k])
     return np.inf
 
 
 @kernel
-def _earliest_of_many(s: State, place: int, server: int, limit: float) -> float:
+def _earliest_of_many(s: st.State, place: int, server: int, limit: float) -> float:
     """The same without sorting. Room only grows as jobs end. So one of the ends that may be the first is tried, and either those after it or those before
     it, with itself, are out: with n jobs that is log n times in the mean."""
     too_early, late, found, soon = -np.inf, limit, np.inf, next_moment(s)
     when = soon if soon < limit else np.inf
     while when < np.inf:
-        before, after, ends, room = np.inf, np.inf, False, free(s)[server, 0]
-        i = chains(s)[server, FIRST_JOB]
+        before, after, ends, room = np.inf, np.inf, False, st.free(s)[server, 0]
+        i = st.chains(s)[server, st.FIRST_JOB]
         while i >= 0:
             end = expected_end(s, i, soon)
             if end <= when:
@@ -276,10 +254,10 @@ def _earliest_of_many(s: State, place: int, server: int, limit: float) -> float:
                     before = end
             elif end < late:
                 after = end
-            i = jobs(s)[i, NEXT]
-        enough = ends and room >= need(s)[0]
+            i = st.jobs(s)[i, st.NEXT]
+        enough = ends and room >= st.need(s)[0]
         for r in range(1, s.n_resources):
-            enough = enough and free_at(s, server, when, r) >= need(s)[r]
+            enough = enough and free_at(s, server, when, r) >= st.need(s)[r]
         if enough:
             late = found = when
             when = before
@@ -314,7 +292,7 @@ def describe(view: View, place: int, server: int) -> tuple[Because, ...]:
 def learnt(store: Store, place: int, names: Names) -> dict[str, Any]:
     """The reservation as plain data; where all has not gone as expected, or the search was put off, it only says for whom it is."""
     born, i, on = store.values_of(place).tolist()
-    if i < 0 or store.arrays["jobs"][i, SERVER] != WAITING or store.sequence[i] != born:
+    if i < 0 or store.arrays["jobs"][i, st.SERVER] != st.WAITING or store.sequence[i] != born:
         return {}
     at = float(store.values_of(place + 1)[0])
     if store.state.off_schedule or np.isnan(at):
@@ -327,7 +305,7 @@ def learnt(store: Store, place: int, names: Names) -> dict[str, Any]:
 def recall(store: Store, place: int, values: dict[str, Any], names: Names) -> None:
     """Reserve for the same job what was reserved for it."""
     found = np.flatnonzero(
-        (store.arrays["jobs"][:, SERVER] == WAITING) & (store.sequence == values.get("for", NOBODY))
+        (store.arrays["jobs"][:, st.SERVER] == st.WAITING) & (store.sequence == values.get("for", NOBODY))
     )
     if not len(found):
         return

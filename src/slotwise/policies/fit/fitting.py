@@ -16,6 +16,7 @@ from pydantic import Field
 
 from slotwise.compiler.kernel import kernel
 from slotwise.core import chance
+from slotwise.core import state as st
 from slotwise.core.contract.claims import Assumption, FixedShare, Need, PolicyClaim, Unknown
 from slotwise.core.contract.memory import Memory
 from slotwise.core.contract.policy import FitOptions, Options, Policy, SolverOptions
@@ -25,26 +26,6 @@ from slotwise.core.indexes import firsttree, fitindex, line
 from slotwise.core.indexes.weights import best_filling
 from slotwise.core.moves import start, start_job
 from slotwise.core.queues import oldest_head
-from slotwise.core.state import (
-    CLASS,
-    PRESENT,
-    STATUS,
-    TYPE,
-    State,
-    capacity,
-    choice,
-    demand,
-    free,
-    head,
-    job_demand,
-    jobs,
-    need,
-    order,
-    policy_ints,
-    queue_length,
-    sequence,
-    servers,
-)
 from slotwise.core.store import Store
 
 MEMORY = Memory()
@@ -58,41 +39,41 @@ TRIES = 32
 AS_LARGE = 3  # row of `order`
 
 
-def arrive(s: State, j: int, i: int) -> None:
+def arrive(s: st.State, j: int, i: int) -> None:
     """A type-j job waits; those before it fit nowhere."""
-    if policy_ints(s)[BLOCKS]:
-        if head(s, j) == i:
+    if st.policy_ints(s)[BLOCKS]:
+        if st.head(s, j) == i:
             serve_in_order(s)
-    elif s.keeps_line or head(s, j) == i:
+    elif s.keeps_line or st.head(s, j) == i:
         set_job_need(s, i)
-        server = find_server(s, need(s))
+        server = find_server(s, st.need(s))
         if server >= 0:
             start_job(s, i, server)
 
 
-def complete(s: State, j: int, server: int) -> None:
+def complete(s: st.State, j: int, server: int) -> None:
     """Room on the server: fill it."""
     if s.n_waiting > 0:
         refill(s, server)
 
 
-def join(s: State, server: int, _: int) -> None:
+def join(s: st.State, server: int, _: int) -> None:
     """A new server: fill it."""
     if s.n_waiting > 0:
         refill(s, server)
 
 
-def cancel(s: State, j: int, i: int) -> None:
+def cancel(s: st.State, j: int, i: int) -> None:
     """A waiting job has gone, which may have blocked others."""
-    if s.n_waiting > 0 and policy_ints(s)[BLOCKS]:
+    if s.n_waiting > 0 and st.policy_ints(s)[BLOCKS]:
         serve_in_order(s)
 
 
 @kernel
-def refill(s: State, server: int) -> None:
+def refill(s: st.State, server: int) -> None:
     """Start waiting jobs on the server by the job rule until none fits."""
-    rule = policy_ints(s)[JOB_RULE]
-    if policy_ints(s)[BLOCKS]:
+    rule = st.policy_ints(s)[JOB_RULE]
+    if st.policy_ints(s)[BLOCKS]:
         serve_in_order(s)
         return
     if rule == FILLING:
@@ -101,7 +82,7 @@ def refill(s: State, server: int) -> None:
 
 
 @kernel
-def fill(s: State, server: int, rule: int) -> None:
+def fill(s: st.State, server: int, rule: int) -> None:
     """Start waiting jobs on the server, one after the other, until none fits."""
     while s.n_waiting > 0:
         if s.keeps_line:
@@ -117,56 +98,56 @@ def fill(s: State, server: int, rule: int) -> None:
 
 
 @kernel
-def next_of_line(s: State, server: int, rule: int) -> int:
+def next_of_line(s: st.State, server: int, rule: int) -> int:
     """The waiting job that the server takes next, -1 where none fits."""
-    room, c = free(s)[server], servers(s)[server, CLASS]
+    room, c = st.free(s)[server], st.servers(s)[server, st.CLASS]
     if rule == OLDEST:
         return line.oldest(s, room, c)
     return line.largest(s, room, c, line.BY_DOT if rule == DOT else line.BY_SHARE)
 
 
 @kernel
-def serve_in_order(s: State) -> None:
+def serve_in_order(s: st.State) -> None:
     """Strictly first come, first served: the oldest job blocks the others."""
     while s.n_waiting > 0:
         j = oldest_head(s, 0)
         set_need(s, j)
-        server = find_server(s, need(s))
+        server = find_server(s, st.need(s))
         if server < 0:
             return
         start(s, j, server)
 
 
 @kernel
-def set_need(s: State, j: int) -> None:
+def set_need(s: st.State, j: int) -> None:
     """Write what the head of line of type j asks for into need(s)."""
     s.need_type = j
-    i = head(s, j)
+    i = st.head(s, j)
     for r in range(s.n_resources):
-        need(s)[r] = job_demand(s)[i, r] if s.actual else demand(s)[j, r]
+        st.need(s)[r] = st.job_demand(s)[i, r] if s.actual else st.demand(s)[j, r]
 
 
 @kernel
-def set_job_need(s: State, i: int) -> None:
+def set_job_need(s: st.State, i: int) -> None:
     """Write what waiting job i asks for into need(s)."""
-    j = jobs(s)[i, TYPE]
+    j = st.jobs(s)[i, st.TYPE]
     s.need_type = j
     for r in range(s.n_resources):
-        need(s)[r] = job_demand(s)[i, r] if s.actual else demand(s)[j, r]
+        st.need(s)[r] = st.job_demand(s)[i, r] if s.actual else st.demand(s)[j, r]
 
 
 @kernel
-def set_type_need(s: State, j: int) -> None:
+def set_type_need(s: st.State, j: int) -> None:
     """Write the demand of type j into need(s)."""
     s.need_type = j
     for r in range(s.n_resources):
-        need(s)[r] = demand(s)[j, r]
+        st.need(s)[r] = st.demand(s)[j, r]
 
 
 @kernel
-def find_server(s: State, size: NDArray[np.int64]) -> int:
+def find_server(s: st.State, size: NDArray[np.int64]) -> int:
     """A server with room for the size, by the server rule; -1 where there is none."""
-    rule = policy_ints(s)[SERVER_RULE]
+    rule = st.policy_ints(s)[SERVER_RULE]
     if rule == LOWEST_NUMBER:
         return firsttree.first_fit(s, size, 0)
     if rule == ANY:
@@ -177,13 +158,13 @@ def find_server(s: State, size: NDArray[np.int64]) -> int:
 
 
 @kernel
-def any_server(s: State, size: NDArray[np.int64]) -> int:
+def any_server(s: st.State, size: NDArray[np.int64]) -> int:
     """A uniformly random server with room: by trial, and where that keeps failing by counting them. Lots are given back where there is
     none, so that it does not matter how often one looks in vain."""
     x, y, z, w = s.random_x, s.random_y, s.random_z, s.random_w
     for _ in range(TRIES):
         server = chance.below(s, s.n_places)
-        if servers(s)[server, STATUS] == PRESENT and fits(s, server, size):
+        if st.servers(s)[server, st.STATUS] == st.PRESENT and fits(s, server, size):
             return server
     room = fitindex.count(s, size, -1)
     if room == 0:
@@ -193,59 +174,59 @@ def any_server(s: State, size: NDArray[np.int64]) -> int:
 
 
 @kernel
-def fits(s: State, server: int, size: NDArray[np.int64]) -> bool:
+def fits(s: st.State, server: int, size: NDArray[np.int64]) -> bool:
     """Whether the server has that much free, and may hold the type that is being placed."""
-    if s.restricted and not fitindex.may_hold(s, servers(s)[server, CLASS]):
+    if s.restricted and not fitindex.may_hold(s, st.servers(s)[server, st.CLASS]):
         return False
     for r in range(s.n_resources):
-        if free(s)[server, r] < size[r]:
+        if st.free(s)[server, r] < size[r]:
             return False
     return True
 
 
 @kernel
-def _set_dot_score(s: State, size: NDArray[np.int64]) -> None:
+def _set_dot_score(s: st.State, size: NDArray[np.int64]) -> None:
     """Score = - sum_r (demand_r / capacity_r) (free_r / capacity_r): the least is the largest dot product."""
     for c in range(s.n_classes):
         for r in range(s.n_resources):
-            whole = float(capacity(s)[c, r])
+            whole = float(st.capacity(s)[c, r])
             fitindex.score(s)[c, r] = -(size[r] / whole) / whole if whole > 0.0 else 0.0
 
 
 @kernel
-def next_job(s: State, server: int, rule: int) -> int:
+def next_job(s: st.State, server: int, rule: int) -> int:
     """The type whose head of line the server takes next, -1 where none fits; of equal ones the older."""
     best, value, age, by_size = -1, 0.0, np.int64(0), rule in (LARGEST, FILLING)
     for n in range(s.n_types):
-        if by_size and best >= 0 and not order(s)[AS_LARGE, n]:
+        if by_size and best >= 0 and not st.order(s)[AS_LARGE, n]:
             break
-        j = order(s)[0, n]
-        if queue_length(s)[j] == 0:
+        j = st.order(s)[0, n]
+        if st.queue_length(s)[j] == 0:
             continue
         set_need(s, j)
-        if not fits(s, server, need(s)):
+        if not fits(s, server, st.need(s)):
             continue
-        this, born = _dot(s, server) if rule == DOT else 0.0, sequence(s)[head(s, j)]
+        this, born = _dot(s, server) if rule == DOT else 0.0, st.sequence(s)[st.head(s, j)]
         if best < 0 or this > value or (this == value and born < age):
             best, value, age = int(j), this, born
     return best
 
 
 @kernel
-def _dot(s: State, server: int) -> float:
-    whole, total = capacity(s)[servers(s)[server, CLASS]], 0.0
+def _dot(s: st.State, server: int) -> float:
+    whole, total = st.capacity(s)[st.servers(s)[server, st.CLASS]], 0.0
     for r in range(s.n_resources):
         if whole[r] > 0:
-            total += (need(s)[r] / whole[r]) * (free(s)[server, r] / whole[r])
+            total += (st.need(s)[r] / whole[r]) * (st.free(s)[server, r] / whole[r])
     return total
 
 
 @kernel
-def fill_by_weight(s: State, server: int) -> None:
+def fill_by_weight(s: st.State, server: int) -> None:
     """Start the max-weight filling of what is free, as far as jobs wait for it."""
-    best_filling(s, server, free(s)[server])
+    best_filling(s, server, st.free(s)[server])
     for j in range(s.n_types):
-        for _ in range(min(choice(s)[0, j], queue_length(s)[j])):
+        for _ in range(min(st.choice(s)[0, j], st.queue_length(s)[j])):
             start(s, j, server)
 
 

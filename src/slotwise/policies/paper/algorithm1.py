@@ -8,17 +8,16 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
+from slotwise.core import state as st
 from slotwise.core.contract.claims import Assumption, MaxWeight, Need, PolicyClaim
 from slotwise.core.contract.policy import Policy, SolverOptions
 from slotwise.core.contract.reasons import Because, Reason
 from slotwise.core.contract.view import View
 from slotwise.core.indexes.weights import best_weight, weight_of
-from slotwise.core.state import ACTIVE, MODE, STALLED
 from slotwise.core.store import Store
 from slotwise.policies.paper import slots
 
-DEFAULT_CAP = 0.1
-"""of the servers may stall at a time, with h(Q)"""
+DEFAULT_CAP = 0.1  # of the servers may stall at a time, with h(Q)
 
 
 class BetaOptions(SolverOptions):
@@ -146,7 +145,7 @@ class SlotPolicy(Policy):
         store, j = view.store, view.type_of(i)
         state: Any = store.state
         active = view.present & (
-            store.arrays["servers"][:, MODE] == ACTIVE
+            store.arrays["servers"][:, st.MODE] == st.ACTIVE
         )  # what a stalled one holds is not on offer
         figures = {
             "taken": int(store.running[active, j].sum()),
@@ -156,11 +155,11 @@ class SlotPolicy(Policy):
         return Because(Reason.NO_SLOT, figures)
 
     def describe(self, view: View, server: int) -> tuple[Because, ...]:
-        store, mode = view.store, view.store.arrays["servers"][server, MODE]
+        store, mode = view.store, view.store.arrays["servers"][server, st.MODE]
         figures: dict[str, Any] = {"holding": view.holding(server)}
-        if mode == STALLED:
+        if mode == st.STALLED:
             return (Because(Reason.STALLED, figures | stalled_because(view, server)),)
-        if mode == ACTIVE:
+        if mode == st.ACTIVE:
             figures |= {
                 "configuration": view.counts(store.configuration[server]),
                 "beta": float(slots.share_of(store.state, server)),

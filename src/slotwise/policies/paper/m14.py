@@ -6,11 +6,11 @@ from typing import Literal
 
 from pydantic import Field
 
+from slotwise.core import state as st
 from slotwise.core.contract.claims import PolicyClaim, Unknown
 from slotwise.core.contract.policy import SolverOptions
 from slotwise.core.contract.reasons import Because, Reason
 from slotwise.core.contract.view import View
-from slotwise.core.state import QUEUE
 from slotwise.policies.paper.algorithm1 import SlotPolicy
 
 
@@ -47,7 +47,7 @@ class M14(SlotPolicy):
 
     def why_waits(self, view: View, i: int) -> Because:
         if self.own_queues:
-            server, j = int(view.store.arrays["jobs"][i, QUEUE]) // len(view.types), view.type_of(i)
+            server, j = int(view.store.arrays["jobs"][i, st.QUEUE]) // len(view.types), view.type_of(i)
             if server in view.server_of:
                 slots, taken = int(view.store.configuration[server, j]), int(view.store.running[server, j])
                 name = view.server_of[server]

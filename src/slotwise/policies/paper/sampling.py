@@ -23,6 +23,7 @@ from pydantic import Field
 from slotwise.compiler.kernel import kernel
 from slotwise.compiler.views import int_rows
 from slotwise.core import chance
+from slotwise.core import state as st
 from slotwise.core.contract.claims import PolicyClaim, Unknown
 from slotwise.core.contract.learnt import Names
 from slotwise.core.contract.memory import Memory
@@ -31,22 +32,6 @@ from slotwise.core.contract.reasons import Because, Reason
 from slotwise.core.contract.view import View
 from slotwise.core.indexes import bitmap
 from slotwise.core.moves import hold_room, start
-from slotwise.core.state import (
-    FIELD_AT,
-    PRESENT,
-    STATUS,
-    State,
-    configuration,
-    int_table,
-    mean_service,
-    need,
-    policy_fields,
-    policy_floats,
-    policy_ints,
-    queue_length,
-    running,
-    servers,
-)
 from slotwise.core.store import Store
 from slotwise.policies.fit.fitting import fits, set_type_need
 
@@ -56,29 +41,29 @@ N_TOKENS = MEMORY.count("n_tokens", kept=False)
 ALPHA = MEMORY.number("alpha", kept=False)
 EXPONENT = MEMORY.number("exponent", kept=False)
 EPSILON = MEMORY.number("epsilon", kept=False)
+# of a token: its type, its server, and its neighbours among those of one type on one server
 KIND, ON, NEXT_TOKEN, PREVIOUS_TOKEN = 0, 1, 2, 3
-"""of a token: its type, its server, and its neighbours among those of one type on one server"""
 COLUMNS = 4
+# those there are stand in front; a server has never more of them than jobs fit it
 TOKENS = MEMORY.counts(
     "tokens", per="server", columns=lambda store: COLUMNS * int(store.arrays["most"].sum(axis=1).max()), kept=False
 )
-"""those there are stand in front; a server has never more of them than jobs fit it"""
 FIRST = MEMORY.counts("first", per="server", columns="type", kept=False, start=-1)
 
 
 @kernel
-def tokens(s: State) -> NDArray[np.int64]:
+def tokens(s: st.State) -> NDArray[np.int64]:
     """(n_tokens, 4): KIND, ON, NEXT_TOKEN, PREVIOUS_TOKEN; one row more, for the next to come."""
-    return int_rows(policy_fields(s)[TOKENS, FIELD_AT], policy_ints(s)[N_TOKENS] + 1, COLUMNS)
+    return int_rows(st.policy_fields(s)[TOKENS, st.FIELD_AT], st.policy_ints(s)[N_TOKENS] + 1, COLUMNS)
 
 
 @kernel
-def token_head(s: State) -> NDArray[np.int64]:
+def token_head(s: st.State) -> NDArray[np.int64]:
     """(S, J): the first of the tokens of a type on a server, -1 where there is none."""
-    return int_table(s, FIRST)
+    return st.int_table(s, FIRST)
 
 
-def arrive(s: State, j: int, i: int) -> None:
+def arrive(s: st.State, j: int, i: int) -> None:
     """Replace a token of the type, if there is one."""
     server = bitmap.first(s, j)
     if server >= 0:
@@ -87,38 +72,38 @@ def arrive(s: State, j: int, i: int) -> None:
     set_rate(s)
 
 
-def complete(s: State, j: int, server: int) -> None:
+def complete(s: st.State, j: int, server: int) -> None:
     """The room is released, or with retention perhaps stays with the type."""
-    configuration(s)[server, j] -= 1
-    if policy_ints(s)[RETENTION] and chance.uniform(s) < 1.0 - math.exp(-retention(s, j)):
+    st.configuration(s)[server, j] -= 1
+    if st.policy_ints(s)[RETENTION] and chance.uniform(s) < 1.0 - math.exp(-retention(s, j)):
         set_type_need(s, j)
-        if fits(s, server, need(s)):  # not where jobs that another policy has packed tighter are still there
+        if fits(s, server, st.need(s)):  # not where jobs that another policy has packed tighter are still there
             use_room(s, j, server)
     set_rate(s)
 
 
-def join(s: State, server: int, _: int) -> None:
+def join(s: st.State, server: int, _: int) -> None:
     """A new server waits to be sampled."""
     for j in range(s.n_types):
-        configuration(s)[server, j] = 0
+        st.configuration(s)[server, j] = 0
     set_rate(s)
 
 
-def resume(s: State, server: int, _: int) -> None:
+def resume(s: st.State, server: int, _: int) -> None:
     """It waits to be sampled beside the jobs that it holds."""
     for j in range(s.n_types):
-        configuration(s)[server, j] = running(s)[server, j]
+        st.configuration(s)[server, j] = st.running(s)[server, j]
     set_rate(s)
 
 
-def file(s: State, server: int, _: int) -> None:
+def file(s: st.State, server: int, _: int) -> None:
     """Offer its tokens."""
     for j in range(s.n_types):
         if token_head(s)[server, j] >= 0:
             bitmap.add(s, j, server)
 
 
-def leave(s: State, server: int, _: int) -> None:
+def leave(s: st.State, server: int, _: int) -> None:
     """Its tokens go with it."""
     for j in range(s.n_types):
         while token_head(s)[server, j] >= 0:
@@ -126,12 +111,12 @@ def leave(s: State, server: int, _: int) -> None:
     set_rate(s)
 
 
-def cancel(s: State, j: int, i: int) -> None:
+def cancel(s: st.State, j: int, i: int) -> None:
     """A shorter queue samples less often."""
     set_rate(s)
 
 
-def tick(s: State, _: int, __: int) -> None:
+def tick(s: st.State, _: int, __: int) -> None:
     """A queue samples a server, or a token expires."""
     rest = chance.uniform(s) * s.tick_rate
     for j in range(s.n_types):
@@ -140,65 +125,65 @@ def tick(s: State, _: int, __: int) -> None:
             sample(s, j)
             set_rate(s)
             return
-    if policy_ints(s)[N_TOKENS] > 0:
+    if st.policy_ints(s)[N_TOKENS] > 0:
         expire(s)
         set_rate(s)
 
 
 @kernel
-def sample(s: State, j: int) -> None:
+def sample(s: st.State, j: int) -> None:
     """Queue j looks at one server."""
     if s.n_servers == 0:
         return
     server = chance.below(s, s.n_places)
-    while servers(s)[server, STATUS] != PRESENT:
+    while st.servers(s)[server, st.STATUS] != st.PRESENT:
         server = chance.below(s, s.n_places)
     set_type_need(s, j)
-    if fits(s, server, need(s)):
+    if fits(s, server, st.need(s)):
         use_room(s, j, server)
 
 
 @kernel
-def use_room(s: State, j: int, server: int) -> None:
+def use_room(s: st.State, j: int, server: int) -> None:
     """Room for type j: the head of line starts, or a token holds it."""
-    if queue_length(s)[j] > 0:
+    if st.queue_length(s)[j] > 0:
         begin(s, j, server)
     else:
         add_token(s, j, server)
 
 
 @kernel
-def begin(s: State, j: int, server: int) -> None:
+def begin(s: st.State, j: int, server: int) -> None:
     """Start the head of line; jobs count as slots that are taken."""
-    configuration(s)[server, j] += 1
+    st.configuration(s)[server, j] += 1
     start(s, j, server)
 
 
 @kernel
-def expire(s: State) -> None:
+def expire(s: st.State) -> None:
     """Any token, each with the same chance, ends with probability mu_j / mu_max."""
-    some = tokens(s)[chance.below(s, policy_ints(s)[N_TOKENS])]
+    some = tokens(s)[chance.below(s, st.policy_ints(s)[N_TOKENS])]
     j, server = some[KIND], some[ON]
-    if chance.uniform(s) * mean_service(s)[j] >= shortest_mean(s):
+    if chance.uniform(s) * st.mean_service(s)[j] >= shortest_mean(s):
         return
     remove_token(s, j, server)  # those of one type on one server are interchangeable
-    if policy_ints(s)[RETENTION] and chance.uniform(s) < 1.0 - math.exp(-retention(s, j)):
+    if st.policy_ints(s)[RETENTION] and chance.uniform(s) < 1.0 - math.exp(-retention(s, j)):
         use_room(s, j, server)
 
 
 @kernel
-def add_token(s: State, j: int, server: int) -> None:
+def add_token(s: st.State, j: int, server: int) -> None:
     """Leave a token of type j on the server."""
     put_token(s, j, server)
     hold_room(s, j, server, 1)
-    configuration(s)[server, j] += 1
+    st.configuration(s)[server, j] += 1
     bitmap.add(s, j, server)
 
 
 @kernel
-def put_token(s: State, j: int, server: int) -> None:
+def put_token(s: st.State, j: int, server: int) -> None:
     """A new token behind all others; the first of its type on its server."""
-    all_tokens, t, heads = tokens(s), policy_ints(s)[N_TOKENS], token_head(s)[server]
+    all_tokens, t, heads = tokens(s), st.policy_ints(s)[N_TOKENS], token_head(s)[server]
     all_tokens[t, KIND] = j
     all_tokens[t, ON] = server
     all_tokens[t, NEXT_TOKEN] = heads[j]
@@ -206,19 +191,19 @@ def put_token(s: State, j: int, server: int) -> None:
     if heads[j] >= 0:
         all_tokens[heads[j], PREVIOUS_TOKEN] = t
     heads[j] = t
-    policy_ints(s)[N_TOKENS] += 1
+    st.policy_ints(s)[N_TOKENS] += 1
 
 
 @kernel
-def remove_token(s: State, j: int, server: int) -> None:
+def remove_token(s: st.State, j: int, server: int) -> None:
     """Take the first token of type j off the server; the last of all tokens takes its place."""
     all_tokens, heads = tokens(s), token_head(s)
     t = heads[server, j]
     heads[server, j] = all_tokens[t, NEXT_TOKEN]
     if heads[server, j] >= 0:
         all_tokens[heads[server, j], PREVIOUS_TOKEN] = -1
-    policy_ints(s)[N_TOKENS] -= 1
-    last = policy_ints(s)[N_TOKENS]
+    st.policy_ints(s)[N_TOKENS] -= 1
+    last = st.policy_ints(s)[N_TOKENS]
     if last != t:
         for column in range(COLUMNS):
             all_tokens[t, column] = all_tokens[last, column]
@@ -230,42 +215,42 @@ def remove_token(s: State, j: int, server: int) -> None:
         else:
             heads[all_tokens[t, ON], all_tokens[t, KIND]] = t
     hold_room(s, j, server, -1)
-    configuration(s)[server, j] -= 1
+    st.configuration(s)[server, j] -= 1
     if heads[server, j] < 0:
         bitmap.discard(s, j, server)
 
 
 @kernel
-def retention(s: State, j: int) -> float:
+def retention(s: st.State, j: int) -> float:
     """w_j = max(f(Q_j), eps f(Q_max))."""
     longest = 0
     for other in range(s.n_types):
-        longest = max(longest, queue_length(s)[other])
-    power, epsilon = policy_floats(s)[EXPONENT], policy_floats(s)[EPSILON]
-    mine = math.log(1.0 + queue_length(s)[j]) ** power
+        longest = max(longest, st.queue_length(s)[other])
+    power, epsilon = st.policy_floats(s)[EXPONENT], st.policy_floats(s)[EPSILON]
+    mine = math.log(1.0 + st.queue_length(s)[j]) ** power
     return max(mine, epsilon * math.log(1.0 + longest) ** power)
 
 
 @kernel
-def sampling_rate(s: State, j: int) -> float:
+def sampling_rate(s: st.State, j: int) -> float:
     """The rate of queue j's clock."""
-    rate = policy_floats(s)[ALPHA] / mean_service(s)[j]
-    return rate if policy_ints(s)[RETENTION] else rate * (1.0 + queue_length(s)[j])
+    rate = st.policy_floats(s)[ALPHA] / st.mean_service(s)[j]
+    return rate if st.policy_ints(s)[RETENTION] else rate * (1.0 + st.queue_length(s)[j])
 
 
 @kernel
-def shortest_mean(s: State) -> float:
+def shortest_mean(s: st.State) -> float:
     """1 / mu_max."""
-    least = mean_service(s)[0]
+    least = st.mean_service(s)[0]
     for j in range(s.n_types):
-        least = min(least, mean_service(s)[j])
+        least = min(least, st.mean_service(s)[j])
     return least
 
 
 @kernel
-def set_rate(s: State) -> None:
+def set_rate(s: st.State) -> None:
     """The sum of all clocks."""
-    total = policy_ints(s)[N_TOKENS] / shortest_mean(s)
+    total = st.policy_ints(s)[N_TOKENS] / shortest_mean(s)
     for j in range(s.n_types):
         total += sampling_rate(s, j)
     s.tick_rate = total

@@ -15,6 +15,7 @@ import math
 
 from slotwise.compiler.kernel import kernel
 from slotwise.compiler.views import natural
+from slotwise.core import state as st
 from slotwise.core.contract.memory import Memory
 from slotwise.core.indexes import bitmap
 from slotwise.core.indexes.weights import (
@@ -27,38 +28,6 @@ from slotwise.core.indexes.weights import (
     weights_at,
 )
 from slotwise.core.moves import start
-from slotwise.core.state import (
-    ACTIVE,
-    CLASS,
-    COUNT,
-    EMPTY,
-    LENGTH,
-    MODE,
-    PRESENT,
-    QUEUE,
-    SERVER,
-    SOLVER,
-    STALLED,
-    STATUS,
-    WAITING,
-    State,
-    capacity,
-    choice,
-    classes,
-    configuration,
-    demand,
-    float_table,
-    int_field,
-    int_table,
-    jobs,
-    most,
-    near,
-    policy_floats,
-    policy_ints,
-    queues,
-    running,
-    servers,
-)
 from slotwise.packing.kernels import TABLE
 
 MEMORY = Memory()
@@ -77,63 +46,62 @@ SCALE = MEMORY.number("scale", kept=False)
 POWER = MEMORY.number("power", kept=False)
 CONSTANT, TO_B, SUBLINEAR = 0, 1, 2  # ADAPTS
 KNOWN = 4096
-H = MEMORY.block("h", KNOWN)
-"""h(Q) for sum Q < KNOWN"""
+H = MEMORY.block("h", KNOWN)  # h(Q) for sum Q < KNOWN
+# weight, beta and best weight, or one that is enough, at the moment the server stalled
 BECAUSE = MEMORY.numbers("because", per="server", columns=3)
-"""weight, beta and best weight, or one that is enough, at the moment the server stalled"""
 REMEMBERED = 16
-OWN_MEMORY = Memory(MEMORY)
-"""of the policies whose hooks are here"""
+OWN_MEMORY = Memory(MEMORY)  # of the policies whose hooks are here
+# the server that last took the best configuration of its class, by the class's number modulo REMEMBERED
 LATEST = OWN_MEMORY.servers("latest", per=REMEMBERED)
-"""the server that last took the best configuration of its class, by the class's number modulo REMEMBERED"""
 NAMED = 7
+# how many types have slots on the server, and which, in their order; 0 where they are too many to be named, or
+# nobody has noted it
 SLOT_TYPES = OWN_MEMORY.counts("slot_types", per="server", columns=1 + NAMED, kept=False)
-"""how many types have slots on the server, and which, in their order; 0 where they are too many to be named, or nobody has noted it"""
 
 
-def arrive(s: State, j: int, i: int) -> None:
+def arrive(s: st.State, j: int, i: int) -> None:
     """A type-j job waits: the lowest-numbered active server with an empty type-j slot takes it."""
     j = natural(j)
     if s.own_queues:
-        _arrive_at(s, j, jobs(s)[i, QUEUE] // s.n_types)
+        _arrive_at(s, j, st.jobs(s)[i, st.QUEUE] // s.n_types)
         return
     server = bitmap.first(s, j)
     if server >= 0:
         fill_slot(s, j, server)
-    elif not policy_ints(s)[FAITHFUL]:
+    elif not st.policy_ints(s)[FAITHFUL]:
         # once is enough, unless a failure brought back jobs of several types and the best serves another one first
         server = first_empty(s, j)
-        while server >= 0 and jobs(s)[i, SERVER] == WAITING:
+        while server >= 0 and st.jobs(s)[i, st.SERVER] == st.WAITING:
             reset(s, server)
             server = first_empty(s, j)
 
 
 @kernel
-def _arrive_at(s: State, j: int, server: int) -> None:
+def _arrive_at(s: st.State, j: int, server: int) -> None:
     if server == s.max_servers:
         return  # no present server takes this type
-    if servers(s)[server, MODE] == EMPTY:
+    if st.servers(s)[server, st.MODE] == st.EMPTY:
         reset(s, server)
         return
     # after a failure jobs come back that are older than this one, and start before it: there may be slots for both
-    while configuration(s)[server, j] > running(s)[server, j] and waits(s, j, server):
+    while st.configuration(s)[server, j] > st.running(s)[server, j] and waits(s, j, server):
         fill_slot(s, j, server)
 
 
-def complete(s: State, j: int, server: int) -> None:
+def complete(s: st.State, j: int, server: int) -> None:
     """A type-j job has left the server."""
     j, server = natural(j), natural(server)
-    row, faithful = servers(s)[server], policy_ints(s)[FAITHFUL]
-    if row[COUNT] == 0 and not faithful:
+    row, faithful = st.servers(s)[server], st.policy_ints(s)[FAITHFUL]
+    if row[st.COUNT] == 0 and not faithful:
         become_empty(s, server)
         reset(s, server)
         return
-    if row[MODE] == ACTIVE and policy_ints(s)[STALLS] and loses(s, server):
+    if row[st.MODE] == st.ACTIVE and st.policy_ints(s)[STALLS] and loses(s, server):
         stall(s, server)
-    if row[MODE] == STALLED:
-        if row[COUNT] == 0 or (policy_ints(s)[REDUCES] and may_hold(s, server, _latest_weight(s, server))):
+    if row[st.MODE] == st.STALLED:
+        if row[st.COUNT] == 0 or (st.policy_ints(s)[REDUCES] and may_hold(s, server, _latest_weight(s, server))):
             best_configuration(s, server)
-            if row[COUNT] == 0 or holds_within(s, server, choice(s)[0]):
+            if row[st.COUNT] == 0 or holds_within(s, server, st.choice(s)[0]):
                 activate(s, server)
     elif waits(s, j, server):
         fill_slot(s, j, server)
@@ -141,28 +109,28 @@ def complete(s: State, j: int, server: int) -> None:
         bitmap.add(s, j, server)
 
 
-def join(s: State, server: int, _: int) -> None:
+def join(s: st.State, server: int, _: int) -> None:
     """The server is there, and empty."""
     _come_empty(s, server)
 
 
 @kernel
-def _come_empty(s: State, server: int) -> None:
-    servers(s)[server, MODE] = EMPTY
-    if policy_ints(s)[FAITHFUL]:
+def _come_empty(s: st.State, server: int) -> None:
+    st.servers(s)[server, st.MODE] = st.EMPTY
+    if st.policy_ints(s)[FAITHFUL]:
         best_configuration(s, server)
         activate(s, server)
     else:
-        bitmap.add(s, s.n_types + servers(s)[server, CLASS], server)
+        bitmap.add(s, s.n_types + st.servers(s)[server, st.CLASS], server)
         reset(s, server)
 
 
-def resume(s: State, server: int, _: int) -> None:
+def resume(s: st.State, server: int, _: int) -> None:
     """The server is there, holding jobs. Where they are within the best configuration it takes that. Else its jobs are its slots, and
     what these are worth is seen at its next completion; or where they would not fit it by the demands of their types (another policy
     has packed them by what they really ask for), it stalls."""
-    row, chosen, on = servers(s)[server], choice(s)[0], running(s)[server]
-    if row[COUNT] == 0:
+    row, chosen, on = st.servers(s)[server], st.choice(s)[0], st.running(s)[server]
+    if row[st.COUNT] == 0:
         _come_empty(s, server)
         return
     best_configuration(s, server)
@@ -176,44 +144,44 @@ def resume(s: State, server: int, _: int) -> None:
 
 
 @kernel
-def _fits_by_type(s: State, server: int) -> bool:
+def _fits_by_type(s: st.State, server: int) -> bool:
     """Whether what the server holds fits it by the demands of the types."""
     for r in range(s.n_resources):
         taken = 0
         for j in range(s.n_types):
-            taken += running(s)[server, j] * demand(s)[j, r]
-        if taken > capacity(s)[servers(s)[server, CLASS], r]:
+            taken += st.running(s)[server, j] * st.demand(s)[j, r]
+        if taken > st.capacity(s)[st.servers(s)[server, st.CLASS], r]:
             return False
     return True
 
 
-def file(s: State, server: int, _: int) -> None:
+def file(s: st.State, server: int, _: int) -> None:
     """What is known of the server has been put back: say what it offers."""
-    row, slots, on = servers(s)[server], configuration(s)[server], running(s)[server]
-    if row[STATUS] != PRESENT:
+    row, slots, on = st.servers(s)[server], st.configuration(s)[server], st.running(s)[server]
+    if row[st.STATUS] != st.PRESENT:
         return
-    if row[MODE] == EMPTY:
-        bitmap.add(s, s.n_types + row[CLASS], server)
-    for j in range(s.n_types if row[MODE] == ACTIVE else 0):
+    if row[st.MODE] == st.EMPTY:
+        bitmap.add(s, s.n_types + row[st.CLASS], server)
+    for j in range(s.n_types if row[st.MODE] == st.ACTIVE else 0):
         if on[j] < slots[j]:
             bitmap.add(s, j, server)
 
 
-def leave(s: State, server: int, _: int) -> None:
+def leave(s: st.State, server: int, _: int) -> None:
     """The server takes no more jobs."""
-    row = servers(s)[server]
+    row = st.servers(s)[server]
     _close_slots(s, server)
-    if row[MODE] == STALLED:
+    if row[st.MODE] == st.STALLED:
         s.n_stalled -= 1
-    bitmap.discard(s, s.n_types + row[CLASS], server)
-    row[MODE] = EMPTY
+    bitmap.discard(s, s.n_types + row[st.CLASS], server)
+    row[st.MODE] = st.EMPTY
     forget_slots(s, server)
 
 
 @kernel
-def beta(s: State) -> float:
+def beta(s: st.State) -> float:
     """beta(Q, s): how much of the best weight a configuration must be worth."""
-    numbers, options = policy_floats(s), policy_ints(s)
+    numbers, options = st.policy_floats(s), st.policy_ints(s)
     value = numbers[B]
     if options[ADAPTS]:
         if s.n_waiting < KNOWN:
@@ -231,24 +199,24 @@ def beta(s: State) -> float:
 
 
 @kernel
-def is_capped(s: State) -> bool:
+def is_capped(s: st.State) -> bool:
     """Whether as many servers stall as may at a time."""
-    options = policy_ints(s)
+    options = st.policy_ints(s)
     return bool(options[SPREADS] > 0 and s.n_stalled * options[CAP_BOTTOM] >= options[CAP_TOP] * s.n_servers)
 
 
 @kernel
-def share_of(s: State, server: int) -> float:
+def share_of(s: st.State, server: int) -> float:
     """beta(Q, s) for this server. A beta that tends to 1 is taken of what its solver is sure to find: else two configurations, both as good as
     the solver promises, could stall a server without end."""
     share = beta(s)
-    if policy_ints(s)[ADAPTS] == SUBLINEAR:
-        share *= near(s)[servers(s)[server, CLASS]]
+    if st.policy_ints(s)[ADAPTS] == SUBLINEAR:
+        share *= st.near(s)[st.servers(s)[server, st.CLASS]]
     return share
 
 
 @kernel
-def loses(s: State, server: int) -> bool:
+def loses(s: st.State, server: int) -> bool:
     """Whether f(k~, Q) < beta f(k_r, Q), strictly; the figures are then noted for an explanation. One configuration for which it is so is enough,
     such as the one that a server of the class took last."""
     if s.n_waiting == 0:
@@ -266,85 +234,90 @@ def loses(s: State, server: int) -> bool:
 
 
 @kernel
-def _latest_weight(s: State, server: int) -> float:
+def _latest_weight(s: st.State, server: int) -> float:
     """f(k, Q) of the configuration k that a server of this one's class took last, if it still has it; -1 where the candidates are listed, and
     the best is as quickly found."""
-    c = servers(s)[server, CLASS]
-    latest = int_field(s, LATEST)[c & (REMEMBERED - 1)] - 1
-    if classes(s)[c, SOLVER] == TABLE or latest < 0 or servers(s)[latest, CLASS] != c:
+    c = st.servers(s)[server, st.CLASS]
+    latest = st.int_field(s, LATEST)[c & (REMEMBERED - 1)] - 1
+    if st.classes(s)[c, st.SOLVER] == TABLE or latest < 0 or st.servers(s)[latest, st.CLASS] != c:
         return -1.0
     return _slots_weight(s, latest)
 
 
 @kernel
-def _named(s: State, server: int) -> int:
+def _named(s: st.State, server: int) -> int:
     """How many types with slots are named; with few types none are: all of them are as quickly looked through."""
-    return natural(int_table(s, SLOT_TYPES)[natural(server), 0]) if s.n_types > FEW_COLUMNS else 0
+    return natural(st.int_table(s, SLOT_TYPES)[natural(server), 0]) if s.n_types > FEW_COLUMNS else 0
 
 
 @kernel
-def _slots_weight(s: State, server: int) -> float:
+def _slots_weight(s: st.State, server: int) -> float:
     """f(k-tilde, Q) of the server's configuration. Leaving out the types without a slot changes no bit of the sum."""
     server = natural(server)
     n = _named(s, server)
     if n == 0:
         return weight_of(s, server)
-    slots, w, total = configuration(s)[server], weights_at(s, server), 0.0
+    slots, w, total = st.configuration(s)[server], weights_at(s, server), 0.0
     for i in range(n):
-        j = natural(int_table(s, SLOT_TYPES)[server, 1 + i])
+        j = natural(st.int_table(s, SLOT_TYPES)[server, 1 + i])
         total += w[j] * slots[j]
     return total
 
 
 @kernel
-def note_reason(s: State, server: int, weight: float, share: float, best: float) -> None:
+def note_reason(s: st.State, server: int, weight: float, share: float, best: float) -> None:
     """Why the server stalls: its weight is less than this share of the best."""
-    reason = float_table(s, BECAUSE)[server]
+    reason = st.float_table(s, BECAUSE)[server]
     reason[0], reason[1], reason[2] = weight, share, best
 
 
 @kernel
-def stall(s: State, server: int) -> None:
+def stall(s: st.State, server: int) -> None:
     """No more jobs for this server until it resets."""
     _close_slots(s, server)
-    servers(s)[server, MODE] = STALLED
+    st.servers(s)[server, st.MODE] = st.STALLED
     s.n_stalled += 1
     s.stalls += 1
 
 
 @kernel
-def become_empty(s: State, server: int) -> None:
+def become_empty(s: st.State, server: int) -> None:
     """An empty server holds no configuration."""
-    row = servers(s)[server]
-    if row[MODE] == STALLED:
+    row = st.servers(s)[server]
+    if row[st.MODE] == st.STALLED:
         s.n_stalled -= 1
     else:
         _close_slots(s, server)
-    row[MODE] = EMPTY
+    row[st.MODE] = st.EMPTY
     forget_slots(s, server)
-    bitmap.add(s, s.n_types + row[CLASS], server)
+    bitmap.add(s, s.n_types + row[st.CLASS], server)
 
 
 @kernel
-def reset(s: State, server: int) -> None:
+def reset(s: st.State, server: int) -> None:
     """Give an empty server the best configuration if that starts a job now; else it stays without one."""
     if not s.own_queues and s.n_waiting == 0:
         return
     if best_configuration(s, server) > 0.0:
-        bitmap.discard(s, s.n_types + servers(s)[server, CLASS], server)
+        bitmap.discard(s, s.n_types + st.servers(s)[server, st.CLASS], server)
         activate(s, server)
 
 
 @kernel
-def activate(s: State, server: int) -> None:
+def activate(s: st.State, server: int) -> None:
     """Take choice(s)[0] as the configuration and start every waiting job that the new slots admit."""
-    row, slots, chosen, on = servers(s)[server], configuration(s)[server], choice(s)[0], running(s)[server]
-    named, n = int_table(s, SLOT_TYPES)[natural(server)], 0
+    row, slots, chosen, on = (
+        st.servers(s)[server],
+        st.configuration(s)[server],
+        st.choice(s)[0],
+        st.running(s)[server],
+    )
+    named, n = st.int_table(s, SLOT_TYPES)[natural(server)], 0
     names = s.n_types > FEW_COLUMNS
-    if row[MODE] == STALLED:
+    if row[st.MODE] == st.STALLED:
         s.n_stalled -= 1
-    row[MODE] = ACTIVE
-    int_field(s, LATEST)[row[CLASS] & (REMEMBERED - 1)] = server + 1
+    row[st.MODE] = st.ACTIVE
+    st.int_field(s, LATEST)[row[st.CLASS] & (REMEMBERED - 1)] = server + 1
     s.resets += 1
     forget_slots(s, server)
     for j in range(s.n_types):
@@ -362,26 +335,26 @@ def activate(s: State, server: int) -> None:
 
 
 @kernel
-def fill_slot(s: State, j: int, server: int) -> None:
+def fill_slot(s: st.State, j: int, server: int) -> None:
     """Start the head of line of type j in one of the server's slots."""
     j, server = natural(j), natural(server)
     start(s, j, server)
-    if running(s)[server, j] == configuration(s)[server, j]:
+    if st.running(s)[server, j] == st.configuration(s)[server, j]:
         bitmap.discard(s, j, server)
 
 
 @kernel
-def waits(s: State, j: int, server: int) -> bool:
+def waits(s: st.State, j: int, server: int) -> bool:
     """Whether a type-j job waits for this server."""
-    return bool(queues(s)[server * s.n_types + j if s.own_queues else j, LENGTH] > 0)
+    return bool(st.queues(s)[server * s.n_types + j if s.own_queues else j, st.LENGTH] > 0)
 
 
 @kernel
-def first_empty(s: State, j: int) -> int:
+def first_empty(s: st.State, j: int) -> int:
     """The lowest-numbered empty server that could hold a job of type j, -1 where there is none."""
     best = -1
     for c in range(s.n_classes):
-        if most(s)[c, j] > 0:
+        if st.most(s)[c, j] > 0:
             server = bitmap.first(s, s.n_types + c)
             if server >= 0 and (best < 0 or server < best):
                 best = server
@@ -389,23 +362,23 @@ def first_empty(s: State, j: int) -> int:
 
 
 @kernel
-def forget_slots(s: State, server: int) -> None:
+def forget_slots(s: st.State, server: int) -> None:
     """The server has no configuration."""
-    n, slots = _named(s, server), configuration(s)[natural(server)]
+    n, slots = _named(s, server), st.configuration(s)[natural(server)]
     if n == 0:
         for j in range(s.n_types):
             slots[j] = 0
         return
-    named = int_table(s, SLOT_TYPES)[natural(server)]
+    named = st.int_table(s, SLOT_TYPES)[natural(server)]
     for i in range(n):
         slots[natural(named[1 + i])] = 0
     named[0] = 0
 
 
 @kernel
-def _close_slots(s: State, server: int) -> None:
-    n, slots, on = _named(s, server), configuration(s)[server], running(s)[server]
+def _close_slots(s: st.State, server: int) -> None:
+    n, slots, on = _named(s, server), st.configuration(s)[server], st.running(s)[server]
     for i in range(n if n > 0 else natural(s.n_types)):
-        j = natural(int_table(s, SLOT_TYPES)[natural(server), 1 + i]) if n > 0 else i
+        j = natural(st.int_table(s, SLOT_TYPES)[natural(server), 1 + i]) if n > 0 else i
         if slots[j] > on[j]:
             bitmap.discard(s, j, server)

@@ -33,6 +33,7 @@ import numpy as np
 from pydantic import Field
 
 from slotwise.compiler.kernel import kernel
+from slotwise.core import state as st
 from slotwise.core.contract.claims import PolicyClaim, Unknown
 from slotwise.core.contract.learnt import Names, damaged
 from slotwise.core.contract.memory import Memory
@@ -41,40 +42,15 @@ from slotwise.core.contract.reasons import Because, Reason
 from slotwise.core.contract.view import View
 from slotwise.core.indexes import bitmap, fitindex
 from slotwise.core.moves import reindex, start, start_job
-from slotwise.core.state import (
-    ACTIVE,
-    CLASS,
-    MODE,
-    PRESENT,
-    SERVER,
-    STALLED,
-    STATUS,
-    WAITING,
-    State,
-    configuration,
-    float_field,
-    int_field,
-    int_table,
-    jobs,
-    need,
-    order,
-    policy_floats,
-    policy_ints,
-    present_by_class,
-    queue_length,
-    running,
-    servers,
-)
 from slotwise.core.store import Store
 from slotwise.policies.fit.fitting import MEMORY as FITTING
 from slotwise.policies.fit.fitting import OLDEST, Fitting, fill, fits, set_job_need, set_type_need
 from slotwise.policies.rivals.nmsr_mix import EPSILON, Mix, cost_of, mix_of
 
 SPENT = 0.5
+# what the load is taken to leave free, where it leaves less or more, or where nobody knows its rates
 LEAST_FREE, MOST_FREE = 0.02, 0.2
-"""what the load is taken to leave free, where it leaves less or more, or where nobody knows its rates"""
-SHORTEST = 5.0
-"""a round takes at least so many of the longest mean service time"""
+SHORTEST = 5.0  # a round takes at least so many of the longest mean service time
 
 
 def _rows(store: Store) -> int:
@@ -84,118 +60,114 @@ def _rows(store: Store) -> int:
 
 MEMORY = Memory(FITTING)
 FILLS = MEMORY.count("fills", kept=False)
+# 1: servers were given other slots without being asked to start jobs, which the next tick does
 RENEWED = MEMORY.count("renewed")
-"""1: servers were given other slots without being asked to start jobs, which the next tick does"""
 CYCLE = MEMORY.number("cycle", kept=False)
 U = MEMORY.number("u")
-MIX = MEMORY.counts("mix", per=_rows, columns="type", kept=False)
-"""the configurations, class by class"""
-OWNER = MEMORY.counts("owner", per=_rows, kept=False, start=-1)
-"""the class of each"""
+MIX = MEMORY.counts("mix", per=_rows, columns="type", kept=False)  # the configurations, class by class
+OWNER = MEMORY.counts("owner", per=_rows, kept=False, start=-1)  # the class of each
 LOW = MEMORY.numbers("low", per=_rows, kept=False)
-HIGH = MEMORY.numbers("high", per=_rows, kept=False)
-"""where its share of the class begins and ends"""
-GIVEN = MEMORY.counts("given", per=_rows, kept=False)
-"""how many servers have it"""
+HIGH = MEMORY.numbers("high", per=_rows, kept=False)  # where its share of the class begins and ends
+GIVEN = MEMORY.counts("given", per=_rows, kept=False)  # how many servers have it
 N_TURNING = MEMORY.count("n_turning", kept=False)
+# 1 from when its configuration has changed until nobody waits there for room: U does not move meanwhile
 TURNING = MEMORY.counts("turning", per="server")
-"""1 from when its configuration has changed until nobody waits there for room: U does not move meanwhile"""
-HAS = MEMORY.counts("has", per="server", kept=False)
-"""which one a server has, plus 1; 0: none"""
+HAS = MEMORY.counts("has", per="server", kept=False)  # which one a server has, plus 1; 0: none
+# 1 where the server has an open slot of the type, and no room
 WANTS = MEMORY.counts("wants", per="server", columns="type", kept=False)
-"""1 where the server has an open slot of the type, and no room"""
-WANTED = MEMORY.counts("wanted", per="type", kept=False)
-"""how many servers want it"""
+WANTED = MEMORY.counts("wanted", per="type", kept=False)  # how many servers want it
+# 1 where somebody of the type waited when the servers were last looked at
 WAITED = MEMORY.counts("waited", per="type", kept=False)
-"""1 where somebody of the type waited when the servers were last looked at"""
 
 
-def arrive(s: State, j: int, i: int) -> None:
+def arrive(s: st.State, j: int, i: int) -> None:
     """The job takes an open slot, or room that is left over, or waits."""
     server = bitmap.first(s, j)
-    while server >= 0 and jobs(s)[i, SERVER] == WAITING:  # the head starts, which after a failure may be another
+    while (
+        server >= 0 and st.jobs(s)[i, st.SERVER] == st.WAITING
+    ):  # the head starts, which after a failure may be another
         use_room(s, server)
         server = bitmap.first(s, j)
-    if policy_ints(s)[FILLS] and jobs(s)[i, SERVER] == WAITING:
+    if st.policy_ints(s)[FILLS] and st.jobs(s)[i, st.SERVER] == st.WAITING:
         set_job_need(s, i)
-        server = fitindex.best(s, need(s))
+        server = fitindex.best(s, st.need(s))
         if server >= 0:
             start_job(s, i, server)
             look_at(s, server)
     settle(s)
 
 
-def complete(s: State, j: int, server: int) -> None:
+def complete(s: st.State, j: int, server: int) -> None:
     """Room on the server."""
     use_room(s, server)
     settle(s)
 
 
-def join(s: State, server: int, _: int) -> None:
+def join(s: st.State, server: int, _: int) -> None:
     """The server is there, with whatever it holds, and gets the configuration of which most are missing."""
-    servers(s)[server, MODE] = ACTIVE
+    st.servers(s)[server, st.MODE] = st.ACTIVE
     give_missing(s, server)
     set_clock(s)
     use_room(s, server)
     settle(s)
 
 
-def leave(s: State, server: int, _: int) -> None:
+def leave(s: st.State, server: int, _: int) -> None:
     """The server has no slots any more; at the next tick others may take its place."""
     take_back(s, server)
-    wants, row = int_table(s, WANTS)[server], servers(s)[server]
+    wants, row = st.int_table(s, WANTS)[server], st.servers(s)[server]
     for j in range(s.n_types):
-        int_field(s, WANTED)[j] -= wants[j]
+        st.int_field(s, WANTED)[j] -= wants[j]
         wants[j] = 0
         bitmap.discard(s, j, server)
-    if row[MODE] == STALLED:
+    if row[st.MODE] == st.STALLED:
         s.n_stalled -= 1
-    row[MODE] = ACTIVE
-    policy_ints(s)[N_TURNING] -= int_field(s, TURNING)[server]
-    int_field(s, TURNING)[server] = 0
+    row[st.MODE] = st.ACTIVE
+    st.policy_ints(s)[N_TURNING] -= st.int_field(s, TURNING)[server]
+    st.int_field(s, TURNING)[server] = 0
     set_clock(s)
 
 
-def cancel(s: State, j: int, i: int) -> None:
+def cancel(s: st.State, j: int, i: int) -> None:
     """Perhaps nobody need drain for its type any more."""
     settle(s)
 
 
-def tick(s: State, _: int, __: int) -> None:
+def tick(s: st.State, _: int, __: int) -> None:
     """U steps on, and servers change."""
-    if policy_ints(s)[N_TURNING] > 0:
+    if st.policy_ints(s)[N_TURNING] > 0:
         return
     step = next_step(s)
-    policy_floats(s)[U] = step if step < 1.0 - EPSILON else 0.0
+    st.policy_floats(s)[U] = step if step < 1.0 - EPSILON else 0.0
     rebalance(s)
-    if policy_ints(s)[RENEWED]:
-        policy_ints(s)[RENEWED] = 0
+    if st.policy_ints(s)[RENEWED]:
+        st.policy_ints(s)[RENEWED] = 0
         for server in range(s.n_places):
-            if servers(s)[server, STATUS] == PRESENT:
+            if st.servers(s)[server, st.STATUS] == st.PRESENT:
                 use_room(s, server)
     set_clock(s)
     settle(s)
 
 
-def file(s: State, server: int, _: int) -> None:
+def file(s: st.State, server: int, _: int) -> None:
     """Which configuration it has follows from its slots; what it offers, and whether it drains, from what it holds and who waits."""
-    if servers(s)[server, STATUS] != PRESENT:
+    if st.servers(s)[server, st.STATUS] != st.PRESENT:
         return
     for j in range(s.n_types):
-        int_field(s, WAITED)[j] = 1 if queue_length(s)[j] > 0 else 0
-    for k in range(len(int_field(s, OWNER))):
-        if int_field(s, OWNER)[k] == servers(s)[server, CLASS] and _has_slots_of(s, server, k):
-            int_field(s, HAS)[server] = k + 1
-            int_field(s, GIVEN)[k] += 1
+        st.int_field(s, WAITED)[j] = 1 if st.queue_length(s)[j] > 0 else 0
+    for k in range(len(st.int_field(s, OWNER))):
+        if st.int_field(s, OWNER)[k] == st.servers(s)[server, st.CLASS] and _has_slots_of(s, server, k):
+            st.int_field(s, HAS)[server] = k + 1
+            st.int_field(s, GIVEN)[k] += 1
             break
-    policy_ints(s)[N_TURNING] += int_field(s, TURNING)[server]
+    st.policy_ints(s)[N_TURNING] += st.int_field(s, TURNING)[server]
     look_at(s, server)
 
 
 @kernel
-def _has_slots_of(s: State, server: int, k: int) -> bool:
+def _has_slots_of(s: st.State, server: int, k: int) -> bool:
     for j in range(s.n_types):
-        if configuration(s)[server, j] != int_table(s, MIX)[k, j]:
+        if st.configuration(s)[server, j] != st.int_table(s, MIX)[k, j]:
             return False
     return True
 
@@ -204,185 +176,185 @@ def _has_slots_of(s: State, server: int, k: int) -> bool:
 
 
 @kernel
-def goal(s: State, k: int) -> int:
+def goal(s: st.State, k: int) -> int:
     """How many servers have configuration k where U stands: the n with low L <= n + U < high L."""
-    c, u = int_field(s, OWNER)[k], policy_floats(s)[U]
+    c, u = st.int_field(s, OWNER)[k], st.policy_floats(s)[U]
     if c < 0:
         return 0
-    many = present_by_class(s)[c]
-    high = math.ceil(float_field(s, HIGH)[k] * many - u - EPSILON)
-    return int(high - math.ceil(float_field(s, LOW)[k] * many - u - EPSILON))
+    many = st.present_by_class(s)[c]
+    high = math.ceil(st.float_field(s, HIGH)[k] * many - u - EPSILON)
+    return int(high - math.ceil(st.float_field(s, LOW)[k] * many - u - EPSILON))
 
 
 @kernel
-def point(s: State, k: int) -> float:
+def point(s: st.State, k: int) -> float:
     """Where between 0 and 1 a server changes from configuration k to the next; 0 also stands for 1."""
-    if int_field(s, OWNER)[k] < 0:
+    if st.int_field(s, OWNER)[k] < 0:
         return 0.0
-    end = float_field(s, HIGH)[k] * present_by_class(s)[int_field(s, OWNER)[k]]
+    end = st.float_field(s, HIGH)[k] * st.present_by_class(s)[st.int_field(s, OWNER)[k]]
     part = end - math.floor(end)
     return part if EPSILON < part < 1.0 - EPSILON else 0.0
 
 
 @kernel
-def next_step(s: State) -> float:
+def next_step(s: st.State) -> float:
     """The next point after U at which a server changes, at most 1."""
     step = 1.0
-    for k in range(len(int_field(s, OWNER))):
+    for k in range(len(st.int_field(s, OWNER))):
         at = point(s, k)
-        if policy_floats(s)[U] + EPSILON < at < step:
+        if st.policy_floats(s)[U] + EPSILON < at < step:
             step = at
     return step
 
 
 @kernel
-def set_clock(s: State) -> None:
+def set_clock(s: st.State) -> None:
     """Ticks come at the rate at which U leaves its place; never, where nothing would change or somebody still turns."""
-    changes = policy_ints(s)[RENEWED] > 0
-    for k in range(len(int_field(s, OWNER))):
-        if point(s, k) > 0.0 or int_field(s, GIVEN)[k] != goal(s, k):
+    changes = st.policy_ints(s)[RENEWED] > 0
+    for k in range(len(st.int_field(s, OWNER))):
+        if point(s, k) > 0.0 or st.int_field(s, GIVEN)[k] != goal(s, k):
             changes = True
     s.tick_rate = 0.0
-    if changes and policy_ints(s)[N_TURNING] == 0:
-        s.tick_rate = 1.0 / (policy_floats(s)[CYCLE] * (next_step(s) - policy_floats(s)[U]))
+    if changes and st.policy_ints(s)[N_TURNING] == 0:
+        s.tick_rate = 1.0 / (st.policy_floats(s)[CYCLE] * (next_step(s) - st.policy_floats(s)[U]))
 
 
 @kernel
-def rebalance(s: State) -> None:
+def rebalance(s: st.State) -> None:
     """Servers whose configuration is held too often change to one that is not held often enough."""
-    for k in range(len(int_field(s, OWNER))):
-        while int_field(s, GIVEN)[k] > goal(s, k):
-            to = missing(s, int_field(s, OWNER)[k])
+    for k in range(len(st.int_field(s, OWNER))):
+        while st.int_field(s, GIVEN)[k] > goal(s, k):
+            to = missing(s, st.int_field(s, OWNER)[k])
             server = cheapest(s, k, to)
             take_back(s, server)
             give(s, server, to)
             s.resets += 1
-            policy_ints(s)[N_TURNING] += 1 - int_field(s, TURNING)[server]
-            int_field(s, TURNING)[server] = 1
+            st.policy_ints(s)[N_TURNING] += 1 - st.int_field(s, TURNING)[server]
+            st.int_field(s, TURNING)[server] = 1
             use_room(s, server)
 
 
 @kernel
-def missing(s: State, c: int) -> int:
+def missing(s: st.State, c: int) -> int:
     """The configuration of class c of which most servers are missing, -1 where there is none at all."""
     best, most = -1, np.int64(0)
-    for k in range(len(int_field(s, OWNER))):
-        lacks = goal(s, k) - int_field(s, GIVEN)[k]
-        if int_field(s, OWNER)[k] == c and (best < 0 or lacks > most):
+    for k in range(len(st.int_field(s, OWNER))):
+        lacks = goal(s, k) - st.int_field(s, GIVEN)[k]
+        if st.int_field(s, OWNER)[k] == c and (best < 0 or lacks > most):
             best, most = k, lacks
     return best
 
 
 @kernel
-def cheapest(s: State, k: int, to: int) -> int:
+def cheapest(s: st.State, k: int, to: int) -> int:
     """Of the servers with configuration k the one with the fewest jobs that the other has no slot for; of these the first."""
     best, least = -1, 0
     for server in range(s.n_places):
-        if int_field(s, HAS)[server] == k + 1:
+        if st.int_field(s, HAS)[server] == k + 1:
             over = 0
             for j in range(s.n_types):
-                over += max(0, running(s)[server, j] - int_table(s, MIX)[to, j])
+                over += max(0, st.running(s)[server, j] - st.int_table(s, MIX)[to, j])
             if best < 0 or over < least:
                 best, least = server, over
     return best
 
 
 @kernel
-def give_missing(s: State, server: int) -> None:
+def give_missing(s: st.State, server: int) -> None:
     """The configuration of which most are missing becomes the server's."""
-    k = missing(s, servers(s)[server, CLASS])
+    k = missing(s, st.servers(s)[server, st.CLASS])
     if k >= 0:
         give(s, server, k)
 
 
 @kernel
-def give(s: State, server: int, k: int) -> None:
+def give(s: st.State, server: int, k: int) -> None:
     """The slots of the server are those of configuration k."""
-    int_field(s, HAS)[server] = k + 1
-    int_field(s, GIVEN)[k] += 1
+    st.int_field(s, HAS)[server] = k + 1
+    st.int_field(s, GIVEN)[k] += 1
     for j in range(s.n_types):
-        configuration(s)[server, j] = int_table(s, MIX)[k, j]
+        st.configuration(s)[server, j] = st.int_table(s, MIX)[k, j]
 
 
 @kernel
-def take_back(s: State, server: int) -> None:
+def take_back(s: st.State, server: int) -> None:
     """The server has no slots."""
-    k = int_field(s, HAS)[server] - 1
+    k = st.int_field(s, HAS)[server] - 1
     if k >= 0:
-        int_field(s, GIVEN)[k] -= 1
-    int_field(s, HAS)[server] = 0
+        st.int_field(s, GIVEN)[k] -= 1
+    st.int_field(s, HAS)[server] = 0
     for j in range(s.n_types):
-        configuration(s)[server, j] = 0
+        st.configuration(s)[server, j] = 0
 
 
 # -- servers ------------------------------------------------------------------------------------------------------------
 
 
 @kernel
-def use_room(s: State, server: int) -> None:
+def use_room(s: st.State, server: int) -> None:
     """Start who has a slot, large ones first, then fill what is left over."""
-    slots, on = configuration(s)[server], running(s)[server]
+    slots, on = st.configuration(s)[server], st.running(s)[server]
     for n in range(s.n_types):
-        j = order(s)[0, n]
+        j = st.order(s)[0, n]
         set_type_need(s, j)
-        while on[j] < slots[j] and queue_length(s)[j] > 0 and fits(s, server, need(s)):
+        while on[j] < slots[j] and st.queue_length(s)[j] > 0 and fits(s, server, st.need(s)):
             start(s, j, server)
     look_at(s, server)
-    if policy_ints(s)[FILLS] and servers(s)[server, MODE] != STALLED and s.n_waiting > 0:
+    if st.policy_ints(s)[FILLS] and st.servers(s)[server, st.MODE] != st.STALLED and s.n_waiting > 0:
         fill(s, server, OLDEST)
         look_at(s, server)
 
 
 @kernel
-def look_at(s: State, server: int) -> None:
+def look_at(s: st.State, server: int) -> None:
     """What the server offers, what it wants, and whether it drains for somebody: a waiting job that has a slot there, and no room."""
     slots, on, wants, row = (
-        configuration(s)[server],
-        running(s)[server],
-        int_table(s, WANTS)[server],
-        servers(s)[server],
+        st.configuration(s)[server],
+        st.running(s)[server],
+        st.int_table(s, WANTS)[server],
+        st.servers(s)[server],
     )
     drains = False
     for j in range(s.n_types):
         wanted = 0
         if on[j] < slots[j]:
             set_type_need(s, j)
-            if fits(s, server, need(s)):
+            if fits(s, server, st.need(s)):
                 bitmap.add(s, j, server)
             else:
                 wanted = 1
                 bitmap.discard(s, j, server)
         else:
             bitmap.discard(s, j, server)
-        int_field(s, WANTED)[j] += wanted - wants[j]
+        st.int_field(s, WANTED)[j] += wanted - wants[j]
         wants[j] = wanted
-        if wanted == 1 and queue_length(s)[j] > 0:
+        if wanted == 1 and st.queue_length(s)[j] > 0:
             drains = True
-    if drains != (row[MODE] == STALLED):
-        row[MODE] = STALLED if drains else ACTIVE
+    if drains != (row[st.MODE] == st.STALLED):
+        row[st.MODE] = st.STALLED if drains else st.ACTIVE
         s.n_stalled += 1 if drains else -1
         s.stalls += 1 if drains else 0
         reindex(s, server)
-    if int_field(s, TURNING)[server] == 1 and not drains:
-        int_field(s, TURNING)[server] = 0
-        policy_ints(s)[N_TURNING] -= 1
-        if policy_ints(s)[N_TURNING] == 0:
+    if st.int_field(s, TURNING)[server] == 1 and not drains:
+        st.int_field(s, TURNING)[server] = 0
+        st.policy_ints(s)[N_TURNING] -= 1
+        if st.policy_ints(s)[N_TURNING] == 0:
             set_clock(s)
 
 
 @kernel
-def settle(s: State) -> None:
+def settle(s: st.State) -> None:
     """A type of which somebody waits now, or nobody any more: servers that want it drain, or fill again, which may empty other queues."""
     again = True
     while again:
         again = False
         for j in range(s.n_types):
-            waited = 1 if queue_length(s)[j] > 0 else 0
-            if waited != int_field(s, WAITED)[j]:
-                int_field(s, WAITED)[j] = waited
+            waited = 1 if st.queue_length(s)[j] > 0 else 0
+            if waited != st.int_field(s, WAITED)[j]:
+                st.int_field(s, WAITED)[j] = waited
                 again = True
-                for server in range(s.n_places if int_field(s, WANTED)[j] > 0 else 0):
-                    if int_table(s, WANTS)[server, j] == 1:
+                for server in range(s.n_places if st.int_field(s, WANTED)[j] > 0 else 0):
+                    if st.int_table(s, WANTS)[server, j] == 1:
                         use_room(s, server)
 
 
@@ -454,7 +426,7 @@ class Nmsr(Fitting):
     def recalled(self, store: Store) -> None:
         """Servers whose slots are none of ours (types or classes have changed) get others, and use them from the next tick on."""
         state: Any = store.state
-        for server in np.flatnonzero(store.arrays["servers"][:, STATUS] == PRESENT).tolist():
+        for server in np.flatnonzero(store.arrays["servers"][:, st.STATUS] == st.PRESENT).tolist():
             if store.values_of(HAS)[server] == 0:
                 give_missing(state, server)
                 look_at(state, server)

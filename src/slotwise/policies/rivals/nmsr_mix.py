@@ -12,8 +12,7 @@ from slotwise.region.pricing import pricing_of
 from slotwise.region.ray import Columns
 from slotwise.region.region import locate
 
-UNKNOWN_LOAD = 0.01
-"""of the mean load of the others: what a type without a rate counts as"""
+UNKNOWN_LOAD = 0.01  # of the mean load of the others: what a type without a rate counts as
 EPSILON = 1e-9
 
 

@@ -22,37 +22,13 @@ from __future__ import annotations
 from pydantic import Field
 
 from slotwise.compiler.kernel import kernel
+from slotwise.core import state as st
 from slotwise.core.contract.claims import PolicyClaim, Unknown
 from slotwise.core.contract.memory import Memory
 from slotwise.core.contract.policy import FitOptions
 from slotwise.core.contract.reasons import Because, Reason
 from slotwise.core.contract.view import View
 from slotwise.core.moves import reindex, start, start_job
-from slotwise.core.state import (
-    ACTIVE,
-    CLASS,
-    COUNT,
-    MODE,
-    PRESENT,
-    SERVER,
-    STALLED,
-    STATUS,
-    WAITING,
-    State,
-    capacity,
-    configuration,
-    free,
-    head,
-    int_field,
-    jobs,
-    most,
-    need,
-    order,
-    policy_ints,
-    queue_length,
-    running,
-    servers,
-)
 from slotwise.core.store import Store
 from slotwise.policies.fit.fitting import (
     LARGEST,
@@ -66,85 +42,87 @@ from slotwise.policies.fit.fitting import (
 from slotwise.policies.fit.fitting import MEMORY as FITTING
 
 MEMORY = Memory(FITTING)
+# servers that swap to each type: those whose only slot is of that type
 SWAPPING = MEMORY.counts("swapping", per="type", kept=False)
-"""servers that swap to each type: those whose only slot is of that type"""
+# MSFQ: so many jobs may run when the server swaps; -1: any number
 THRESHOLD = MEMORY.count("threshold", kept=False, start=-1)
-"""MSFQ: so many jobs may run when the server swaps; -1: any number"""
 NONE = -1
 
 
-def arrive(s: State, j: int, i: int) -> None:
+def arrive(s: st.State, j: int, i: int) -> None:
     """The job starts where it leaves least free, on a server that swaps to its type, or waits; then a server may swap for it."""
     set_job_need(s, i)
-    server = find_server(s, need(s))
+    server = find_server(s, st.need(s))
     if server >= 0:
         start_job(s, i, server)
         return
-    if int_field(s, SWAPPING)[j] > 0 and head(s, j) == i:  # thrown back, it may be smaller than the first before it
+    if (
+        st.int_field(s, SWAPPING)[j] > 0 and st.head(s, j) == i
+    ):  # thrown back, it may be smaller than the first before it
         for other in range(s.n_places):
-            if target(s, other) == j and jobs(s)[i, SERVER] == WAITING:
+            if target(s, other) == j and st.jobs(s)[i, st.SERVER] == st.WAITING:
                 set_job_need(s, i)
-                if fits(s, other, need(s)):
+                if fits(s, other, st.need(s)):
                     use_room(s, other)
-    if jobs(s)[i, SERVER] == WAITING:
+    if st.jobs(s)[i, st.SERVER] == st.WAITING:
         swap_one_for(s, j)
 
 
-def complete(s: State, j: int, server: int) -> None:
+def complete(s: st.State, j: int, server: int) -> None:
     """Room on the server."""
     use_room(s, server)
 
 
-def join(s: State, server: int, _: int) -> None:
+def join(s: st.State, server: int, _: int) -> None:
     """The server is there, with whatever it holds."""
-    servers(s)[server, MODE] = ACTIVE
+    st.servers(s)[server, st.MODE] = st.ACTIVE
     use_room(s, server)
 
 
-def leave(s: State, server: int, _: int) -> None:
+def leave(s: st.State, server: int, _: int) -> None:
     """A server that goes does not swap."""
     end_swap(s, server)
 
 
-def cancel(s: State, j: int, i: int) -> None:
+def cancel(s: st.State, j: int, i: int) -> None:
     """Nobody need swap for a class of which nobody waits."""
-    if queue_length(s)[j] == 0 and int_field(s, SWAPPING)[j] > 0:
+    if st.queue_length(s)[j] == 0 and st.int_field(s, SWAPPING)[j] > 0:
         for server in range(s.n_places):
             if target(s, server) == j:
                 use_room(s, server)
 
 
-def file(s: State, server: int, _: int) -> None:
+def file(s: st.State, server: int, _: int) -> None:
     """Count it where it swaps; a type that is not there any more is forgotten."""
-    if servers(s)[server, STATUS] == PRESENT and servers(s)[server, MODE] == STALLED:
+    if st.servers(s)[server, st.STATUS] == st.PRESENT and st.servers(s)[server, st.MODE] == st.STALLED:
         j = target(s, server)
         if j >= 0:
-            int_field(s, SWAPPING)[j] += 1
+            st.int_field(s, SWAPPING)[j] += 1
         else:
-            servers(s)[server, MODE] = ACTIVE
+            st.servers(s)[server, st.MODE] = st.ACTIVE
             s.n_stalled -= 1
             reindex(s, server)
 
 
 @kernel
-def target(s: State, server: int) -> int:
+def target(s: st.State, server: int) -> int:
     """The type to which the server swaps, -1 where it does not."""
-    row = servers(s)[server]
-    if row[STATUS] == PRESENT and row[MODE] == STALLED:
+    row = st.servers(s)[server]
+    if row[st.STATUS] == st.PRESENT and row[st.MODE] == st.STALLED:
         for j in range(s.n_types):
-            if configuration(s)[server, j] > 0:
+            if st.configuration(s)[server, j] > 0:
                 return j
     return NONE
 
 
 @kernel
-def use_room(s: State, server: int) -> None:
+def use_room(s: st.State, server: int) -> None:
     """Go on swapping, or fill the server, largest first, and see whether it must swap."""
     j = target(s, server)
     if j >= 0:
-        if int_field(s, SWAPPING)[j] <= queue_length(s)[j]:
+        if st.int_field(s, SWAPPING)[j] <= st.queue_length(s)[j]:
             set_need(s, j)
-            if not fits(s, server, need(s)):
+            if not fits(s, server, st.need(s)):
                 return
             end_swap(s, server)
             start(s, j, server)
@@ -159,43 +137,43 @@ def use_room(s: State, server: int) -> None:
 
 
 @kernel
-def may_swap(s: State, server: int) -> bool:
+def may_swap(s: st.State, server: int) -> bool:
     """Whether the server holds jobs, and nobody waits of any class that it holds."""
-    row, on = servers(s)[server], running(s)[server]
-    if row[STATUS] != PRESENT or row[MODE] == STALLED or row[COUNT] == 0:
+    row, on = st.servers(s)[server], st.running(s)[server]
+    if row[st.STATUS] != st.PRESENT or row[st.MODE] == st.STALLED or row[st.COUNT] == 0:
         return False
     for j in range(s.n_types):
-        if on[j] > 0 and queue_length(s)[j] > 0:
+        if on[j] > 0 and st.queue_length(s)[j] > 0:
             return False
-    limit = policy_ints(s)[THRESHOLD]
-    return bool(limit < 0 or row[COUNT] <= limit)
+    limit = st.policy_ints(s)[THRESHOLD]
+    return bool(limit < 0 or row[st.COUNT] <= limit)
 
 
 @kernel
-def largest_waiting(s: State, server: int) -> int:
+def largest_waiting(s: st.State, server: int) -> int:
     """The largest type that waits, that the server could hold, and to which fewer servers swap than jobs of it wait; -1: none."""
-    c = servers(s)[server, CLASS]
+    c = st.servers(s)[server, st.CLASS]
     for n in range(s.n_types):
-        j = order(s)[0, n]
-        if policy_ints(s)[THRESHOLD] >= 0 and running(s)[server, j] > 0:
+        j = st.order(s)[0, n]
+        if st.policy_ints(s)[THRESHOLD] >= 0 and st.running(s)[server, j] > 0:
             return NONE  # MSFQ: never from large jobs to smaller ones
-        if queue_length(s)[j] > int_field(s, SWAPPING)[j] and most(s)[c, j] > 0:
+        if st.queue_length(s)[j] > st.int_field(s, SWAPPING)[j] and st.most(s)[c, j] > 0:
             return int(j)
     return NONE
 
 
 @kernel
-def swap_one_for(s: State, j: int) -> None:
+def swap_one_for(s: st.State, j: int) -> None:
     """Somebody of type j must wait: of the servers that may swap to it, the one with the largest free share does."""
-    if queue_length(s)[j] <= int_field(s, SWAPPING)[j]:
+    if st.queue_length(s)[j] <= st.int_field(s, SWAPPING)[j]:
         return
     best, most_free = NONE, -1.0
     for server in range(s.n_places):
-        c = servers(s)[server, CLASS]
-        if most(s)[c, j] > 0 and may_swap(s, server) and largest_waiting(s, server) == j:
+        c = st.servers(s)[server, st.CLASS]
+        if st.most(s)[c, j] > 0 and may_swap(s, server) and largest_waiting(s, server) == j:
             share = 0.0
             for r in range(s.n_resources):
-                share += free(s)[server, r] / max(capacity(s)[c, r], 1)
+                share += st.free(s)[server, r] / max(st.capacity(s)[c, r], 1)
             if share > most_free:
                 best, most_free = server, share
     if best >= 0:
@@ -203,24 +181,24 @@ def swap_one_for(s: State, j: int) -> None:
 
 
 @kernel
-def swap(s: State, server: int, j: int) -> None:
+def swap(s: st.State, server: int, j: int) -> None:
     """Only type j may start on the server."""
-    servers(s)[server, MODE] = STALLED
+    st.servers(s)[server, st.MODE] = st.STALLED
     s.n_stalled += 1
     s.stalls += 1
-    configuration(s)[server, j] = 1
-    int_field(s, SWAPPING)[j] += 1
+    st.configuration(s)[server, j] = 1
+    st.int_field(s, SWAPPING)[j] += 1
     reindex(s, server)
 
 
 @kernel
-def end_swap(s: State, server: int) -> None:
+def end_swap(s: st.State, server: int) -> None:
     """All may start on the server again."""
     for j in range(s.n_types):
-        if configuration(s)[server, j] > 0:
-            int_field(s, SWAPPING)[j] -= 1
-            configuration(s)[server, j] = 0
-            servers(s)[server, MODE] = ACTIVE
+        if st.configuration(s)[server, j] > 0:
+            st.int_field(s, SWAPPING)[j] -= 1
+            st.configuration(s)[server, j] = 0
+            st.servers(s)[server, st.MODE] = st.ACTIVE
             s.n_stalled -= 1
             s.resets += 1
             reindex(s, server)
@@ -263,7 +241,7 @@ class Quickswap(Fitting):
         )
 
     def why_waits(self, view: View, i: int) -> Because:
-        swapping = view.with_room(i) & (view.store.arrays["servers"][:, MODE] == STALLED)
+        swapping = view.with_room(i) & (view.store.arrays["servers"][:, st.MODE] == st.STALLED)
         if swapping.any():
             server = int(swapping.argmax())
             return Because(
@@ -272,7 +250,7 @@ class Quickswap(Fitting):
         return super().why_waits(view, i)
 
     def describe(self, view: View, server: int) -> tuple[Because, ...]:
-        if view.store.arrays["servers"][server, MODE] != STALLED:
+        if view.store.arrays["servers"][server, st.MODE] != st.STALLED:
             return super().describe(view, server)
         figures = {"type": self.target(view, server), "holding": view.holding(server)}
         return (Because(Reason.SWAPS, figures),)

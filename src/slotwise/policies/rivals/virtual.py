@@ -14,31 +14,11 @@ from typing import ClassVar
 import numpy as np
 
 from slotwise.compiler.kernel import kernel
+from slotwise.core import state as st
 from slotwise.core.contract.claims import PolicyClaim
 from slotwise.core.contract.memory import Memory
 from slotwise.core.indexes import bitmap, fitindex
 from slotwise.core.moves import start, start_job
-from slotwise.core.state import (
-    CLASS,
-    COUNT,
-    PRESENT,
-    SERVER,
-    STATUS,
-    WAITING,
-    State,
-    capacity,
-    demand,
-    head,
-    int_field,
-    int_table,
-    jobs,
-    need,
-    policy_ints,
-    queue_length,
-    running,
-    sequence,
-    servers,
-)
 from slotwise.core.store import Store
 from slotwise.errors import InputError
 from slotwise.policies.fit.fitting import (
@@ -60,8 +40,7 @@ MAIN, SLOTS, RESERVES = 0, 1, 2  # the one queue, how many of it, and whether 2/
 CONFIGURATIONS = MEMORY.counts(
     "configurations", per=lambda store: len(reduced_configurations(depth_of(store))), columns=3, kept=False
 )
-CHOSEN = MEMORY.counts("chosen", per="server", start=-1)
-"""the configuration of a server, -1 where it has none"""
+CHOSEN = MEMORY.counts("chosen", per="server", start=-1)  # the configuration of a server, -1 where it has none
 LARGE = 1  # V_1
 
 
@@ -92,131 +71,133 @@ def depth_of(store: Store) -> int:
     return max(2, 1 + max((unit // int(size)).bit_length() - 1 for size in store.sizes.demand[:, 0]))
 
 
-def arrive(s: State, j: int, i: int) -> None:
+def arrive(s: st.State, j: int, i: int) -> None:
     """A server whose configuration admits the job takes it, or an empty one chooses anew."""
     server = bitmap.first(s, j)
     if server >= 0:
         refill(s, server)
     server = first_empty(s, j)
-    while server >= 0 and jobs(s)[i, SERVER] == WAITING:
+    while server >= 0 and st.jobs(s)[i, st.SERVER] == st.WAITING:
         refill(s, server)  # it may choose to serve other jobs that a failure brought back, but then it is not empty
         server = first_empty(s, j)
-    if policy_ints(s)[FILLS] and jobs(s)[i, SERVER] == WAITING:
+    if st.policy_ints(s)[FILLS] and st.jobs(s)[i, st.SERVER] == st.WAITING:
         set_job_need(s, i)
-        server = fitindex.best(s, need(s))
+        server = fitindex.best(s, st.need(s))
         if server >= 0:
             start_job(s, i, server)
             mark(s, server)
 
 
-def complete(s: State, j: int, server: int) -> None:
+def complete(s: st.State, j: int, server: int) -> None:
     """Refill the server by its configuration."""
     refill(s, server)
 
 
-def join(s: State, server: int, _: int) -> None:
+def join(s: st.State, server: int, _: int) -> None:
     """A new server is empty."""
-    int_field(s, CHOSEN)[server] = -1
+    st.int_field(s, CHOSEN)[server] = -1
     refill(s, server)
 
 
-def leave(s: State, server: int, _: int) -> None:
+def leave(s: st.State, server: int, _: int) -> None:
     """It admits nothing any more."""
-    int_field(s, CHOSEN)[server] = -1
+    st.int_field(s, CHOSEN)[server] = -1
     for j in range(s.n_types):
         bitmap.discard(s, j, server)
-    bitmap.discard(s, s.n_types + servers(s)[server, CLASS], server)
+    bitmap.discard(s, s.n_types + st.servers(s)[server, st.CLASS], server)
 
 
-def file(s: State, server: int, _: int) -> None:
+def file(s: st.State, server: int, _: int) -> None:
     """What is known of the server has been put back: say what it offers."""
-    if servers(s)[server, STATUS] == PRESENT:
+    if st.servers(s)[server, st.STATUS] == st.PRESENT:
         mark(s, server)
 
 
-def cancel(s: State, j: int, i: int) -> None:
+def cancel(s: st.State, j: int, i: int) -> None:
     """A smaller job may have come to the head of its line."""
-    if s.actual and queue_length(s)[j] > 0:
+    if s.actual and st.queue_length(s)[j] > 0:
         server = bitmap.first(s, j)
         if server >= 0:
             refill(s, server)
 
 
 @kernel
-def refill(s: State, server: int) -> None:
+def refill(s: st.State, server: int) -> None:
     """Choose a configuration where the server is empty, start what it admits, then what fits (VQS-BF)."""
-    if servers(s)[server, COUNT] == 0:
+    if st.servers(s)[server, st.COUNT] == 0:
         choose(s, server)
     j = admitted(s, server)
     while j >= 0:
         start(s, j, server)
         j = admitted(s, server)
-    if policy_ints(s)[FILLS] and s.n_waiting > 0:
+    if st.policy_ints(s)[FILLS] and s.n_waiting > 0:
         fill(s, server, LARGEST)
     mark(s, server)
 
 
 @kernel
-def choose(s: State, server: int) -> None:
+def choose(s: st.State, server: int) -> None:
     """The configuration of the largest weight; none where nobody waits."""
-    rows, queues = int_table(s, CONFIGURATIONS), int_field(s, QUEUES)
+    rows, queues = st.int_table(s, CONFIGURATIONS), st.int_field(s, QUEUES)
     best, weight = -1, 0
     for row in range(rows.shape[0]):
         value = 0
         for j in range(s.n_types):
             if queues[j] == rows[row, MAIN]:
-                value += rows[row, SLOTS] * queue_length(s)[j]
+                value += rows[row, SLOTS] * st.queue_length(s)[j]
             elif queues[j] == LARGE and rows[row, RESERVES]:
-                value += queue_length(s)[j]
+                value += st.queue_length(s)[j]
         if value > weight:
             best, weight = row, value
-    int_field(s, CHOSEN)[server] = best
+    st.int_field(s, CHOSEN)[server] = best
 
 
 @kernel
-def admits(s: State, server: int, j: int) -> bool:
+def admits(s: st.State, server: int, j: int) -> bool:
     """Whether the server's configuration, and what it holds, leave room for a type-j job of size need(s)."""
-    row, queues = int_field(s, CHOSEN)[server], int_field(s, QUEUES)
-    if row < 0 or not fits(s, server, need(s)):
+    row, queues = st.int_field(s, CHOSEN)[server], st.int_field(s, QUEUES)
+    if row < 0 or not fits(s, server, st.need(s)):
         return False
-    chosen, queue = int_table(s, CONFIGURATIONS)[row], queues[j]
+    chosen, queue = st.int_table(s, CONFIGURATIONS)[row], queues[j]
     if not chosen[RESERVES]:
         return bool(queue == chosen[MAIN])
     large, others = 0, 0
     for k in range(s.n_types):
         if queues[k] == LARGE:
-            large += running(s)[server, k]
+            large += st.running(s)[server, k]
         else:
-            others += running(s)[server, k] * demand(s)[k, 0]
+            others += st.running(s)[server, k] * st.demand(s)[k, 0]
     if queue == LARGE:
         return bool(large == 0)
     # the last third of the server; with actual demands the sizes of the types are an upper limit
-    return bool(queue == chosen[MAIN] and 3 * (others + need(s)[0]) <= capacity(s)[servers(s)[server, CLASS], 0])
+    return bool(
+        queue == chosen[MAIN] and 3 * (others + st.need(s)[0]) <= st.capacity(s)[st.servers(s)[server, st.CLASS], 0]
+    )
 
 
 @kernel
-def admitted(s: State, server: int) -> int:
+def admitted(s: st.State, server: int) -> int:
     """The type of the longest waiting head of line that the server admits, -1 where there is none."""
     best, age = -1, 0
     for j in range(s.n_types):
-        if queue_length(s)[j] > 0:
+        if st.queue_length(s)[j] > 0:
             set_need(s, j)
             if admits(s, server, j):
-                born = sequence(s)[head(s, j)]
+                born = st.sequence(s)[st.head(s, j)]
                 if best < 0 or born < age:
                     best, age = j, born
     return best
 
 
 @kernel
-def mark(s: State, server: int) -> None:
+def mark(s: st.State, server: int) -> None:
     """Say in the bitmaps what the server would admit, by the sizes of the types, and whether it is free to choose."""
-    row = servers(s)[server]
-    if row[COUNT] == 0:
-        int_field(s, CHOSEN)[server] = -1
-        bitmap.add(s, s.n_types + row[CLASS], server)
+    row = st.servers(s)[server]
+    if row[st.COUNT] == 0:
+        st.int_field(s, CHOSEN)[server] = -1
+        bitmap.add(s, s.n_types + row[st.CLASS], server)
     else:
-        bitmap.discard(s, s.n_types + row[CLASS], server)
+        bitmap.discard(s, s.n_types + row[st.CLASS], server)
     for j in range(s.n_types):
         set_type_need(s, j)
         if admits(s, server, j):

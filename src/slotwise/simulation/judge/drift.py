@@ -30,15 +30,11 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-STRETCHES = 15
-"""of the long time, in all replications together, at least"""
-RATIO = 12
-"""of the long time to the short one"""
-LEVEL = 4.0
-"""wander below this: the queue forgets"""
+STRETCHES = 15  # of the long time, in all replications together, at least
+RATIO = 12  # of the long time to the short one
+LEVEL = 4.0  # wander below this: the queue forgets
 GROWTH = 3.5
-GROWTH_OF_TYPE = 4.5
-"""there are several types, and one of them may be served in turns"""
+GROWTH_OF_TYPE = 4.5  # there are several types, and one of them may be served in turns
 LEAST_RISE = 0.3
 LEAST_JOBS = 1.0
 

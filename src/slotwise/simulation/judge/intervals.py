@@ -19,11 +19,11 @@ from slotwise.simulation.judge.student import half_width
 from slotwise.simulation.measure.histogram import EDGES, with_waiting
 
 Floats = NDArray[np.float64]
+# of what did not happen in a time T, fewer than 3.7 / T a unit of time happen in the long run, with a confidence
+# of 97.5 %
 UNSEEN = 3.7
-"""of what did not happen in a time T, fewer than 3.7 / T a unit of time happen in the long run, with a confidence of 97.5 %"""
 
-FEW = 100
-"""waits, from which nothing can be learnt about how they are spread"""
+FEW = 100  # waits, from which nothing can be learnt about how they are spread
 
 
 def mean_interval(values: Sequence[float], level: float = 0.95) -> Interval:

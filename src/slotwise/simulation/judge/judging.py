@@ -13,10 +13,8 @@ from slotwise.simulation.judge.drift import GROWTH, GROWTH_OF_TYPE, UNKNOWN, Dri
 from slotwise.simulation.measure.measurements import Measurements
 from slotwise.simulation.measure.meter import COUNT, FIRST_COLUMNS
 
-SERVICES = 10.0
-"""a run shorter than so many of the longest mean service times tells nothing"""
-NEVER = 10
-"""so many of a type came in the measured part, and none of them started"""
+SERVICES = 10.0  # a run shorter than so many of the longest mean service times tells nothing
+NEVER = 10  # so many of a type came in the measured part, and none of them started
 
 
 class Judgement(NamedTuple):

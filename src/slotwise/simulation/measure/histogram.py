@@ -25,8 +25,8 @@ MOST_EXPONENT = 40
 LARGE = 2.0**MOST_EXPONENT
 SMALL = 2.0**LEAST_EXPONENT
 BELOW = (1023 + LEAST_EXPONENT) * PER_OCTAVE - 2
+# 0: zero (and below); 1: up to 2^-30; then the octaves; the last: 2^40 and more
 BINS = 3 + PER_OCTAVE * (MOST_EXPONENT - LEAST_EXPONENT)
-"""0: zero (and below); 1: up to 2^-30; then the octaves; the last: 2^40 and more"""
 
 
 @kernel
@@ -47,8 +47,7 @@ def _edges() -> NDArray[np.float64]:
     return np.concatenate(([0.0, 0.0], inner, [LARGE, math.inf]))
 
 
-EDGES = _edges()
-"""bin i is EDGES[i] <= x < EDGES[i + 1]; bin 0 is just zero"""
+EDGES = _edges()  # bin i is EDGES[i] <= x < EDGES[i + 1]; bin 0 is just zero
 EDGES.flags.writeable = False
 
 

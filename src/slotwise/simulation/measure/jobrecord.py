@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
     from slotwise.workloads.traces import Trace
 
-Rows = NDArray[np.float64]
-"""(n, 6 + R): a row of the meter for each job, then what it demands"""
+Rows = NDArray[np.float64]  # (n, 6 + R): a row of the meter for each job, then what it demands
 
 
 def job_frame(rows: Rows, type_names: tuple[str, ...]) -> pl.DataFrame:

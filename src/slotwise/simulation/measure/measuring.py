@@ -6,23 +6,9 @@ import numpy as np
 
 from slotwise.compiler.kernel import kernel
 from slotwise.compiler.views import natural
+from slotwise.core import state as st
 from slotwise.core.indexes.linetree import oldest_born
 from slotwise.core.queues import oldest_head
-from slotwise.core.state import (
-    HEAD,
-    SERVER,
-    TYPE,
-    WAITING,
-    State,
-    capacity,
-    demand,
-    jobs,
-    queue_length,
-    queues,
-    running_by_type,
-    sequence,
-    used,
-)
 from slotwise.simulation.measure.histogram import BINS, bin_of
 from slotwise.simulation.measure.meter import (
     COUNT,
@@ -61,13 +47,13 @@ from slotwise.simulation.run.agenda import ARRIVAL, DURATION, THROWN_BACK, Agend
 
 
 @kernel
-def advance(s: State, a: Agenda, m: Meter, now: float) -> None:
+def advance(s: st.State, a: Agenda, m: Meter, now: float) -> None:
     """Let time pass until `now`, with everything as it is."""
     while m.next_sample <= now:
         take_sample(s, m)
     if s.keeps_use:
         for r in range(s.n_resources):
-            area_used(m)[m.somebody_waits, r] += used(s)[r] * (now - a.now)
+            area_used(m)[m.somebody_waits, r] += st.used(s)[r] * (now - a.now)
     a.now = now
 
 
@@ -90,16 +76,16 @@ def note_end(m: Meter, i: int, j: int, now: float) -> None:
 
 
 @kernel
-def note_start(s: State, a: Agenda, m: Meter, i: int, now: float, oldest: int) -> None:
+def note_start(s: st.State, a: Agenda, m: Meter, i: int, now: float, oldest: int) -> None:
     """Job i starts; `oldest` is the sequence number of who has waited longest and still does."""
-    j, stay = natural(jobs(s)[i, TYPE]), stays(a)[i]
+    j, stay = natural(st.jobs(s)[i, st.TYPE]), stays(a)[i]
     shift(m)[j] += now - m.added_until
-    m.overtakes += sequence(s)[i] > oldest
+    m.overtakes += st.sequence(s)[i] > oldest
     if m.warm:
         measure_wait(m, j, stay[ARRIVAL], stay[THROWN_BACK], stay[DURATION], now)
     if m.recording:
         row = rows(m)[natural(row_of(m)[i])]
-        row[ROW_START], row[ROW_SERVER] = now, jobs(s)[i, SERVER]
+        row[ROW_START], row[ROW_SERVER] = now, st.jobs(s)[i, st.SERVER]
 
 
 @kernel
@@ -156,7 +142,7 @@ def note_lost(m: Meter, i: int, work: float) -> None:
 
 
 @kernel
-def oldest_waiting(s: State, m: Meter) -> int:
+def oldest_waiting(s: st.State, m: Meter) -> int:
     """The sequence number of the job that has waited longest; NEVER where nobody waits, or queues belong to servers. Who comes is younger than all who
     wait, so it stays the same one until that starts."""
     if s.keeps_line:
@@ -164,14 +150,18 @@ def oldest_waiting(s: State, m: Meter) -> int:
     if s.n_waiting == 0 or s.own_queues:
         return NEVER
     known = m.oldest
-    if known < 0 or jobs(s)[natural(known), SERVER] != WAITING or sequence(s)[natural(known)] != m.oldest_born:
-        m.oldest = queues(s)[natural(oldest_head(s, 0)), HEAD]
-        m.oldest_born = sequence(s)[natural(m.oldest)]
+    if (
+        known < 0
+        or st.jobs(s)[natural(known), st.SERVER] != st.WAITING
+        or st.sequence(s)[natural(known)] != m.oldest_born
+    ):
+        m.oldest = st.queues(s)[natural(oldest_head(s, 0)), st.HEAD]
+        m.oldest_born = st.sequence(s)[natural(m.oldest)]
     return m.oldest_born
 
 
 @kernel
-def add_up(s: State, m: Meter, now: float) -> None:
+def add_up(s: st.State, m: Meter, now: float) -> None:
     """Add up the areas until now. With n(t) jobs of a type running at t, and t_0 when they were last added up,
 
         integral of n over [t_0, now] = n(now) (now - t_0) - sum of (t - t_0) over starts + the same over ends,
@@ -179,7 +169,7 @@ def add_up(s: State, m: Meter, now: float) -> None:
     so that nothing is added up at each event for each type. It must be done when the servers, or whether somebody waits, change.
     """
     passed, waits = now - m.added_until, natural(m.somebody_waits)
-    areas, on, shifts = area_running(m)[waits], running_by_type(s), shift(m)
+    areas, on, shifts = area_running(m)[waits], st.running_by_type(s), shift(m)
     for j in range(s.n_types):
         areas[j] += on[j] * passed - shifts[j]
         shifts[j] = 0.0
@@ -194,7 +184,7 @@ def add_up(s: State, m: Meter, now: float) -> None:
 
 
 @kernel
-def add_up_capacity(s: State, m: Meter, now: float) -> None:
+def add_up_capacity(s: st.State, m: Meter, now: float) -> None:
     """Add up the capacity, and the servers, of the time since they last changed."""
     add_up(s, m, now)
     m.area_servers += m.servers_now * (m.span_quiet + m.span_waiting)
@@ -205,16 +195,16 @@ def add_up_capacity(s: State, m: Meter, now: float) -> None:
 
 
 @kernel
-def change_capacity(s: State, m: Meter, c: int, sign: int, now: float) -> None:
+def change_capacity(s: st.State, m: Meter, c: int, sign: int, now: float) -> None:
     """A server of class c comes (+1) or goes (-1)."""
     add_up_capacity(s, m, now)
     m.servers_now += sign
     for r in range(s.n_resources):
-        capacity_now(m)[r] += sign * capacity(s)[c, r]
+        capacity_now(m)[r] += sign * st.capacity(s)[c, r]
 
 
 @kernel
-def take_sample(s: State, m: Meter) -> None:
+def take_sample(s: st.State, m: Meter) -> None:
     """One row of the time series; when the buffer is full every second row goes and the step doubles."""
     table = samples(m)
     if m.n_samples == SAMPLES:
@@ -228,7 +218,7 @@ def take_sample(s: State, m: Meter) -> None:
         return
     row = table[m.n_samples]
     row[0], row[1], row[2], row[3] = m.next_sample, s.n_waiting, s.n_running, s.n_stalled
-    waiting, lengths = row[FIRST_COLUMNS:], queue_length(s)  # looked up once, so that many are written at a time
+    waiting, lengths = row[FIRST_COLUMNS:], st.queue_length(s)  # looked up once, so that many are written at a time
     for j in range(natural(s.n_types)):
         waiting[j] = lengths[j]
     m.n_samples += 1
@@ -236,7 +226,7 @@ def take_sample(s: State, m: Meter) -> None:
 
 
 @kernel
-def start_measuring(s: State, m: Meter, now: float) -> None:
+def start_measuring(s: st.State, m: Meter, now: float) -> None:
     """The warm-up is over: forget what was added up."""
     add_up(s, m, now)
     m.warm = 1
@@ -256,7 +246,7 @@ def start_measuring(s: State, m: Meter, now: float) -> None:
 
 
 @kernel
-def finish(s: State, a: Agenda, m: Meter) -> None:
+def finish(s: st.State, a: Agenda, m: Meter) -> None:
     """Bring the sums up to the last moment, those who started at once and those who still wait included."""
     if not m.warm:
         start_measuring(s, m, a.now)
@@ -267,8 +257,8 @@ def finish(s: State, a: Agenda, m: Meter) -> None:
         slowdown_bins(m)[0] += at_once(m)[j]
     add_up_capacity(s, m, a.now)
     for i in range(s.max_jobs):
-        if jobs(s)[i, SERVER] == WAITING:
-            j, arrival, thrown_back = jobs(s)[i, TYPE], stays(a)[i, ARRIVAL], stays(a)[i, THROWN_BACK]
+        if st.jobs(s)[i, st.SERVER] == st.WAITING:
+            j, arrival, thrown_back = st.jobs(s)[i, st.TYPE], stays(a)[i, ARRIVAL], stays(a)[i, THROWN_BACK]
             queue_area(m)[j] += a.now - max(arrival, thrown_back, m.measured_from)
             if arrival >= m.measured_from and thrown_back < arrival:
                 still_waiting(m)[natural(m.n_still)] = j * BINS + bin_of(a.now - arrival)
@@ -278,5 +268,5 @@ def finish(s: State, a: Agenda, m: Meter) -> None:
     if not s.keeps_use:
         for r in range(s.n_resources):
             for j in range(s.n_types):
-                area_used(m)[0, r] += area_running(m)[0, j] * demand(s)[j, r]
-                area_used(m)[1, r] += area_running(m)[1, j] * demand(s)[j, r]
+                area_used(m)[0, r] += area_running(m)[0, j] * st.demand(s)[j, r]
+                area_used(m)[1, r] += area_running(m)[1, j] * st.demand(s)[j, r]

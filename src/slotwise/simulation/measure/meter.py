@@ -17,13 +17,10 @@ from slotwise.simulation.measure.histogram import BINS
 from slotwise.simulation.measure.records import RecordStore, dtype_of
 
 SAMPLES = 1024
-FIRST_COLUMNS = 4
-"""of `samples`: time, waiting, running, stalled; then the queue of each type"""
+FIRST_COLUMNS = 4  # of `samples`: time, waiting, running, stalled; then the queue of each type
 NEVER = 2**62
-NOTED = 128
-"""so many waits are counted in their histograms together"""
-FIRST_ROWS = 4096
-"""of the record of jobs; then twice as many each time"""
+NOTED = 128  # so many waits are counted in their histograms together
+FIRST_ROWS = 4096  # of the record of jobs; then twice as many each time
 
 
 class Meter:

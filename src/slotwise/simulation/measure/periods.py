@@ -24,13 +24,11 @@ from slotwise.simulation.measure.measurements import Measurements
 
 Floats = NDArray[np.float64]
 
-LEAST_PERIODS = 8
-"""in a run, warm-up included"""
-MOST_EVENTS = 100_000_000
-"""in a run of so many periods"""
+LEAST_PERIODS = 8  # in a run, warm-up included
+MOST_EVENTS = 100_000_000  # in a run of so many periods
 PHASES = 24
+# samples are taken at times of which no number makes whole periods, so that every phase is seen
 ODD = 1.2360679
-"""samples are taken at times of which no number makes whole periods, so that every phase is seen"""
 
 
 class Length(NamedTuple):

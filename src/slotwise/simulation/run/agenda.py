@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 from slotwise.compiler.kernel import kernel
 from slotwise.compiler.views import float_rows, ints, natural, prefetch
 from slotwise.core import chance, steps
-from slotwise.core.state import State
+from slotwise.core import state as st
 from slotwise.simulation.measure.records import RecordStore, dtype_of
 from slotwise.simulation.run.ends import grown, insert, put, room
 
-NOBODY = -1
-"""in place of a leaf of the tree of ends, or of a server: there is none"""
+NOBODY = -1  # in place of a leaf of the tree of ends, or of a server: there is none
 
 
 class Agenda:
@@ -123,7 +122,7 @@ def free_leaf(a: Agenda) -> int:
 
 
 @kernel
-def look_ahead(s: State, a: Agenda, leaf: int) -> None:
+def look_ahead(s: st.State, a: Agenda, leaf: int) -> None:
     """A job has left this leaf of the tree of ends. Bring near what is kept of those who end next, so that nobody waits for memory then.
 
     Who is now the first of the sixteenth of the tree around the leaf will end within some sixteen completions; who is the first

@@ -32,26 +32,22 @@ from slotwise.theory import erlang
 from slotwise.workloads import merge
 
 LOOP, CHURN, SCHEDULER, REST = "loop", "churn", "scheduler", "rest"
+# pieces that are compiled by being used, with kernels by which they are known to be there
 DRIVERS: dict[str, tuple[Any, ...]] = {
     LOOP: (loop.run_jobs, steps.join_all, measuring.finish, merge.play),
     CHURN: (churn.run,),
     REST: (lattice.walk, simplex.maximise, fitindex.clear, ends.insert, erlang._loss),
     SCHEDULER: (calls.submit, calls.complete, calls.join, calls.fail),
 }
-"""pieces that are compiled by being used, with kernels by which they are known to be there"""
 
-MOST_HELPERS = 4
-"""each compiles anew what pieces have in common"""
-PATIENCE = 300.0
-"""seconds for a piece, which takes some three; then something must be wrong"""
+MOST_HELPERS = 4  # each compiles anew what pieces have in common
+PATIENCE = 300.0  # seconds for a piece, which takes some three; then something must be wrong
 
+# (n, m, piece): the n-th of m pieces is at hand; n = m + 1 with no piece when all are done
 Told = Callable[[int, int, str], None]
-"""(n, m, piece): the n-th of m pieces is at hand; n = m + 1 with no piece when all are done"""
 
-told: list[Told] = []
-"""who wants to know how far it is"""
-_known: set[str] = set()
-"""pieces that need no more asking for in this process"""
+told: list[Told] = []  # who wants to know how far it is
+_known: set[str] = set()  # pieces that need no more asking for in this process
 _lock = threading.Lock()
 _helping = False
 

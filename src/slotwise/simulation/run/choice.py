@@ -11,8 +11,7 @@ from slotwise.model import Scenario
 from slotwise.policies import POLICIES, make_policy
 from slotwise.workloads.jobs import Jobs
 
-PolicyLike = str | type[Policy]
-"""a name, `file.py:Class` or `module:Class`, or a class of one's own"""
+PolicyLike = str | type[Policy]  # a name, `file.py:Class` or `module:Class`, or a class of one's own
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise.compiler.kernel import kernel
+from slotwise.core import state as st
 from slotwise.core import steps
-from slotwise.core.state import ABSENT, CLASS, COUNT, DRAINING, PRESENT, STATUS, State, moved, servers
 from slotwise.simulation.measure.measuring import add_up, advance, change_capacity, note_lost
 from slotwise.simulation.measure.meter import Meter
 from slotwise.simulation.run.agenda import DURATION, LEAF, NOBODY, THROWN_BACK, Agenda, ends, forget_end, stays
@@ -24,7 +24,7 @@ KIND, NUMBER, SERVER_CLASS = 0, 1, 2  # columns of what happens
 
 @kernel
 def run(
-    s: State,
+    s: st.State,
     a: Agenda,
     m: Meter,
     arrive: Any,
@@ -56,7 +56,7 @@ def run(
 
 @kernel
 def happen(
-    s: State, a: Agenda, m: Meter, kind: int, server: int, c: int, now: float, arrive: Any, join: Any, leave: Any
+    s: st.State, a: Agenda, m: Meter, kind: int, server: int, c: int, now: float, arrive: Any, join: Any, leave: Any
 ) -> None:
     """Let time pass until `now`, when the event happens."""
     advance(s, a, m, now)
@@ -68,23 +68,23 @@ def happen(
 
 @kernel
 def server_event(
-    s: State, a: Agenda, m: Meter, kind: int, server: int, c: int, now: float, arrive: Any, join: Any, leave: Any
+    s: st.State, a: Agenda, m: Meter, kind: int, server: int, c: int, now: float, arrive: Any, join: Any, leave: Any
 ) -> None:
     """A server joins, drains or fails; one that is not there cannot fail, one that is there cannot join."""
-    row = servers(s)[server]
+    row = st.servers(s)[server]
     steps.begin(s)
-    if kind == JOIN and (row[STATUS] == ABSENT or (row[STATUS] == DRAINING and row[COUNT] == 0)):
+    if kind == JOIN and (row[st.STATUS] == st.ABSENT or (row[st.STATUS] == st.DRAINING and row[st.COUNT] == 0)):
         steps.join(s, server, c, join)
         change_capacity(s, m, c, 1, now)
-    elif kind == DRAIN and row[STATUS] == PRESENT:
+    elif kind == DRAIN and row[st.STATUS] == st.PRESENT:
         steps.drain(s, server, leave, arrive)
-        if row[COUNT] == 0:
+        if row[st.COUNT] == 0:
             take_away(s, a, m, server)
-    elif kind == FAIL and row[STATUS] != ABSENT:
-        change_capacity(s, m, row[CLASS], -1, now)
+    elif kind == FAIL and row[st.STATUS] != st.ABSENT:
+        change_capacity(s, m, row[st.CLASS], -1, now)
         steps.fail(s, server, leave, arrive)
         for n in range(s.n_moved):
-            i = moved(s)[n]
+            i = st.moved(s)[n]
             leaf = int(stays(a)[i, LEAF])
             note_lost(m, i, now - (ends(a)[a.leaves + leaf, 0] - stays(a)[i, DURATION]))
             forget_end(a, leaf)

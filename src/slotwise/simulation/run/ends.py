@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from slotwise.compiler.kernel import kernel
 from slotwise.compiler.views import natural
 
+# (2 leaves, 2): the earliest end below each node, and the number of its job; leaf n is node leaves + n, and the
+# node above nodes 2 n and 2 n + 1 is n
 Ends = NDArray[np.float64]
-"""(2 leaves, 2): the earliest end below each node, and the number of its job; leaf n is node leaves + n, and the node above
-nodes 2 n and 2 n + 1 is n"""
 
 
 def room(max_jobs: int) -> Ends:

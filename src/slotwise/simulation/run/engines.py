@@ -18,10 +18,8 @@ from slotwise.simulation.measure.measurements import Measurements
 from slotwise.simulation.run import ahead
 from slotwise.simulation.run.replication import Task, make_store, pieces_of, replicate
 
-PATIENCE = 0.2
-"""seconds for which Ctrl-C may go unnoticed"""
-OnProgress = Callable[[float, str], None]
-"""(share of the whole work that is done, the policy at work)"""
+PATIENCE = 0.2  # seconds for which Ctrl-C may go unnoticed
+OnProgress = Callable[[float, str], None]  # (share of the whole work that is done, the policy at work)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,8 +106,7 @@ def run(batches: Sequence[Batch], engine: Engine = THREADS, on_progress: OnProgr
     return Finished(work.in_order())
 
 
-Key = tuple[int, int]
-"""(batch, replication)"""
+Key = tuple[int, int]  # (batch, replication)
 
 
 @dataclass

@@ -15,21 +15,8 @@ from numpy.typing import NDArray
 
 from slotwise.compiler.kernel import kernel
 from slotwise.compiler.views import natural
+from slotwise.core import state as st
 from slotwise.core import steps
-from slotwise.core.state import (
-    CLASS,
-    COUNT,
-    DRAINING,
-    SERVER,
-    STATUS,
-    TYPE,
-    State,
-    job_demand,
-    job_times,
-    jobs,
-    placed,
-    servers,
-)
 from slotwise.simulation.measure.measuring import (
     add_up,
     advance,
@@ -57,13 +44,12 @@ from slotwise.simulation.run.agenda import (
 )
 
 DONE, MORE_JOBS, MORE_ROOM, SERVER_EVENT, MORE_SERVER_EVENTS, FAULT = 0, 1, 2, 3, 4, 5
-NEAR = 20_000
-"""with more jobs the state is larger than a processor's own cache, and it pays to look ahead"""
+NEAR = 20_000  # with more jobs the state is larger than a processor's own cache, and it pays to look ahead
 
 
 @kernel
 def run_jobs(
-    s: State,
+    s: st.State,
     a: Agenda,
     m: Meter,
     arrive: Any,
@@ -114,8 +100,8 @@ def run_jobs(
         leaf = server = NOBODY
         if what == 1:
             i = natural(int(tree[root, 1]))
-            leaf, server = int(stays(a)[i, LEAF]), natural(jobs(s)[i, SERVER])
-            note_end(m, i, natural(jobs(s)[i, TYPE]), now)
+            leaf, server = int(stays(a)[i, LEAF]), natural(st.jobs(s)[i, st.SERVER])
+            note_end(m, i, natural(st.jobs(s)[i, st.TYPE]), now)
             steps.complete(s, i, complete)
             a.completions += 1
         elif what == 0:
@@ -127,9 +113,9 @@ def run_jobs(
             note_arrival(m, i, j, now, service[at])
             if s.actual:
                 for r in range(s.n_resources):
-                    job_demand(s)[i, r] = demands[at, r]
+                    st.job_demand(s)[i, r] = demands[at, r]
             if s.keeps_times:
-                job_times(s)[i, 0] = expected[at]
+                st.job_times(s)[i, 0] = expected[at]
             a.at_job += 1
             a.arrivals += 1
             steps.submit(s, j, arrive)
@@ -140,21 +126,21 @@ def run_jobs(
         if leaf != NOBODY:
             if far:
                 look_ahead(s, a, leaf)
-            if servers(s)[server, STATUS] == DRAINING and servers(s)[server, COUNT] == 0:
+            if st.servers(s)[server, st.STATUS] == st.DRAINING and st.servers(s)[server, st.COUNT] == 0:
                 take_away(s, a, m, server)
         if s.failed:
             return FAULT
 
 
 @kernel
-def close_event(s: State, a: Agenda, m: Meter, now: float, leaf: int, ticked: bool) -> None:
+def close_event(s: st.State, a: Agenda, m: Meter, now: float, leaf: int, ticked: bool) -> None:
     """Count the event, note and measure what it started, and draw when the policy's clock rings next. `leaf` is that of the job
     that has ended (NOBODY: none has); the first that starts takes it over."""
     a.events += 1
     if s.n_placed > 0:
         oldest = oldest_waiting(s, m)
         for n in range(s.n_placed):
-            i = natural(placed(s)[n, 0])
+            i = natural(st.placed(s)[n, 0])
             expect_end(a, i, now + stays(a)[i, DURATION], leaf)
             leaf = NOBODY
             note_start(s, a, m, i, now, oldest)
@@ -166,7 +152,7 @@ def close_event(s: State, a: Agenda, m: Meter, now: float, leaf: int, ticked: bo
 
 
 @kernel
-def take_away(s: State, a: Agenda, m: Meter, server: int) -> None:
+def take_away(s: st.State, a: Agenda, m: Meter, server: int) -> None:
     """A drained server, empty, leaves; until now its jobs used it, so until now its capacity counts."""
     steps.remove(s, server)
-    change_capacity(s, m, int(servers(s)[server, CLASS]), -1, a.now)
+    change_capacity(s, m, int(st.servers(s)[server, st.CLASS]), -1, a.now)

@@ -7,10 +7,10 @@ import sys
 
 import numpy as np
 
+from slotwise.core import state as st
 from slotwise.core.contract.hooks import late, nothing
 from slotwise.core.contract.policy import Policy
 from slotwise.core.moves import start
-from slotwise.core.state import PRESENT, STATUS, State, servers
 from slotwise.model import load_scenario
 from slotwise.packing.kernels import lattice, simplex
 from slotwise.scheduling import Scheduler
@@ -21,9 +21,9 @@ from slotwise.simulation.run.workload import jobs_of
 from slotwise.theory import erlang
 
 
-def begin(s: State, j: int, i: int) -> None:
+def begin(s: st.State, j: int, i: int) -> None:
     """Start the job on the first server."""
-    if servers(s)[0, STATUS] == PRESENT:
+    if st.servers(s)[0, st.STATUS] == st.PRESENT:
         start(s, j, 0)
 
 

@@ -36,17 +36,16 @@ from slotwise.workloads.source import Chunk, Source
 
 CHUNK = 16_384
 FIRST_CHUNK = 1_024
-SERVER_EVENTS = 256
-"""as many are drawn ahead"""
+SERVER_EVENTS = 256  # as many are drawn ahead
 DEFAULT_EVENTS = 200_000
+# for jobs, to begin with, at least and at most; there will be more where it is needed, but making it takes as
+# long as hundreds of events
 FIRST_ROOM, MOST_ROOM = 1_024, 4_000_000
-"""for jobs, to begin with, at least and at most; there will be more where it is needed, but making it takes as long as hundreds of events"""
+# which child of a replication's seed is for what; 1 and 3 are the policy's and its clock's (`chance`)
 WORKLOAD, SERVERS, RESIDUALS = 0, 2, 4
-"""which child of a replication's seed is for what; 1 and 3 are the policy's and its clock's (`chance`)"""
 
 HOOKS_OF_JOBS = ("join", "arrive", "complete", "tick")
-HOOKS = (*HOOKS_OF_JOBS, "leave")
-"""those that the loop calls, without and with servers that come and go"""
+HOOKS = (*HOOKS_OF_JOBS, "leave")  # those that the loop calls, without and with servers that come and go
 
 Progress = Callable[[float], None]
 

@@ -25,16 +25,12 @@ from slotwise.simulation.run.replication import Task
 from slotwise.workloads.jobs import Jobs
 
 LEAST_EVENTS = 100_000
-MOST_EVENTS = 2_000_000
-"""of one replication"""
-MOST_WORK = 10_000_000
-"""events of all replications of a policy"""
-SERVICES = 20.0
-"""longest mean service times in a run, at least"""
+MOST_EVENTS = 2_000_000  # of one replication
+MOST_WORK = 10_000_000  # events of all replications of a policy
+SERVICES = 20.0  # longest mean service times in a run, at least
 LONGER = 4
 PRECISE_RUNS = 12
-SMALL = 1e-3
-"""a mean queue of this share of the jobs in service is a small one"""
+SMALL = 1e-3  # a mean queue of this share of the jobs in service is a small one
 
 Runs = list[tuple[Measurements, ...]]
 

@@ -15,10 +15,8 @@ from slotwise.model import Cluster
 from slotwise.simulation.run.churn import DRAIN, FAIL, JOIN
 from slotwise.workloads.laws import generator
 
-MOST_FAILURES = 10_000.0
-"""between two jobs, of all servers of a class"""
-AT_A_TIME = 16
-"""as many are drawn from a server's stream"""
+MOST_FAILURES = 10_000.0  # between two jobs, of all servers of a class
+AT_A_TIME = 16  # as many are drawn from a server's stream
 KINDS = {"join": JOIN, "drain": DRAIN, "fail": FAIL}
 
 

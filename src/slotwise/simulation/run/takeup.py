@@ -15,7 +15,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from slotwise.compiler.kernel import kernel
-from slotwise.core.state import COUNT, DRAINING, SERVER, STATUS, TYPE
+from slotwise.core import state as st
 from slotwise.core.store import Store
 from slotwise.errors import InputError
 from slotwise.model import JobType, Scenario
@@ -140,7 +140,7 @@ def take_up(
         _record(store, meters, arrivals, durations, W, running.started)
     m.somebody_waits, m.stalled = state.n_waiting > 0, state.n_stalled
     numbers = np.flatnonzero(
-        (store.arrays["servers"][:, STATUS] == DRAINING) & (store.arrays["servers"][:, COUNT] == 0)
+        (store.arrays["servers"][:, st.STATUS] == st.DRAINING) & (store.arrays["servers"][:, st.COUNT] == 0)
     )
     for number in numbers.tolist():
         loop.take_away(state, a, m, number)
@@ -164,9 +164,9 @@ def _record(store: Store, meters: MeterStore, arrivals: F8, durations: F8, W: in
     meters.arrays["row_of"][order] = np.arange(n)
     rows, jobs = meters.arrays["rows"], store.arrays["jobs"]
     rows[:n, ROW_ARRIVAL], rows[:n, ROW_DURATION] = arrivals[order], durations[order]
-    rows[:n, ROW_TYPE] = jobs[order, TYPE]
+    rows[:n, ROW_TYPE] = jobs[order, st.TYPE]
     running = meters.arrays["row_of"][W:n]
-    rows[running, ROW_START], rows[running, ROW_SERVER] = started, jobs[W:n, SERVER]
+    rows[running, ROW_START], rows[running, ROW_SERVER] = started, jobs[W:n, st.SERVER]
     m.n_rows = n
 
 

@@ -27,8 +27,7 @@ from slotwise.workloads.traces.tables import Column, blocks, fields_of, header_o
 
 UNITS = SECONDS | {"us": 1e-6, "ns": 1e-9}
 TIMES = ("arrival", "start", "end")
-NOTHING = ("NULL", "null", "None", "NaN", "nan", "NaT", "N/A", "NA", "\\N")
-"""ways to write an empty field"""
+NOTHING = ("NULL", "null", "None", "NaN", "nan", "NaT", "N/A", "NA", "\\N")  # ways to write an empty field
 OTHER_SEPARATORS = {";": "';'", "\t": "tab", "|": "'|'"}
 
 

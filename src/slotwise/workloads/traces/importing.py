@@ -336,8 +336,7 @@ def run_import(
         ) from problem
 
 
-LOOK = 4 << 20
-"""bytes of each file in which a good row is looked for before --skip-bad is advised"""
+LOOK = 4 << 20  # bytes of each file in which a good row is looked for before --skip-bad is advised
 
 
 def _anything_good(form: Format, intake: Intake) -> bool:

@@ -27,8 +27,7 @@ from slotwise.workloads.traces.importing import Format, Intake, Reading
 from slotwise.workloads.traces.schema import DEMAND, Servers, TraceMeta
 
 SQLITE = b"SQLite format 3\0"
-SHORTEST = 1e-6
-"""seconds: a duration is above 0"""
+SHORTEST = 1e-6  # seconds: a duration is above 0
 COLUMNS = {"journal": "seq, time, event, placements, note", "checkpoint": "seq, time, epoch, body"}
 
 

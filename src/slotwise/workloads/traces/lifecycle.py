@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 from slotwise.errors import InputError
 from slotwise.workloads.traces.importing import Intake
 
+# STOP is any end but FINISH: evicted, failed, killed, lost. An UPDATE neither begins nor ends anything.
 SUBMIT, SCHEDULE, FINISH, STOP, UPDATE = 0, 1, 2, 3, 4
-"""STOP is any end but FINISH: evicted, failed, killed, lost. An UPDATE neither begins nor ends anything."""
 
 MICROS = 1e6  # in a second; dividing by it rounds once, multiplying by 1e-6 twice
 INDEX_BITS = 20
 LEAST_ROWS = 300_000
 
+# What `LifeCycles.feed` wants; times are integers in microseconds.
 COLUMNS = ["time", "job", "task", "event", "tenant", "priority", "cpu", "memory", "file", "line"]
-"""What `LifeCycles.feed` wants; times are integers in microseconds."""
 
 
 class LifeCycles:

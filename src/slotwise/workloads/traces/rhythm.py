@@ -19,8 +19,7 @@ from slotwise.workloads.traces.schema import Trace
 Floats = NDArray[np.float64]
 
 UNIX = "Unix time"
-MONDAY = 4 * 86_400.0
-"""1970-01-01 was a Thursday"""
+MONDAY = 4 * 86_400.0  # 1970-01-01 was a Thursday
 STEPS = {"day": 24, "week": 168}
 DIGITS = 4
 

@@ -37,8 +37,7 @@ from slotwise.files import whole
 VERSION = 1
 METADATA_KEY = "slotwise"
 DEMAND = "demand."
-UNKNOWN_UNIT = "as in the source"
-"""the unit of a resource where a source does not say"""
+UNKNOWN_UNIT = "as in the source"  # the unit of a resource where a source does not say
 
 OPTIONAL: dict[str, tuple[pl.DataType, ...]] = {
     "batch": (pl.Int64(),),
