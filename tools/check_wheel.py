@@ -1,7 +1,7 @@
 """Installs the packages into clean environments and uses them: `make check-wheel`, or `python tools/check_wheel.py [PYTHON]...`.
 
-For each Python the wheel goes into a new virtual environment in a temporary folder, the commands and the library are used there, away
-from the source tree, and the core tests of the unpacked sdist run against the installed package. The sdist is installed, too, with the
+For each Python the wheel goes into a new virtual environment in a temporary folder. The commands, the library and the live service (slotwise[serve])
+are used there, away from the source tree. The core tests of the unpacked sdist run against the installed package. The sdist is installed, too, with the
 first of the Pythons. Takes minutes (downloads, and every kernel is compiled anew), so it is no part of `make test`.
 """
 
@@ -36,6 +36,21 @@ SHIPPED = (
     "docs/index.md", "docs/figures/policies.svg", "examples/own_policy.py",
     "src/slotwise/py.typed", "tests/test_layers.py", "tools/check_wheel.py",
 )  # fmt: skip
+SERVED = """
+import subprocess, sys
+command = ["slotwise", "serve", "--local", "--port", "0", "--store", "sqlite:///x.db"]
+service = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+try:
+    line = service.stdout.readline()
+    assert line.startswith("listening on "), line
+    job = ["slotwise", "submit", "--server", line.split()[-1], "--wait", "--", "sh", "-c", "echo from the wheel; exit 3"]
+    done = subprocess.run(job, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (3, "from the wheel\\n"), done
+    print(done.stdout)
+finally:
+    service.terminate()
+    service.wait()
+"""
 TYPED = "import slotwise\n\nqueue: float = slotwise.simulate('example1').mean_queue.mean\n"
 
 
@@ -70,6 +85,10 @@ def check(python: str, package: Path, tests: Path | None) -> None:
         (folder / "typed.py").write_text(TYPED)
         for command in COMMANDS:
             call((programs / command[0], *command[1:]), folder, environment)
+        call((*pip, f"{package}[serve]"), folder, environment)
+        if sys.platform == "linux":
+            own = environment | {"XDG_STATE_HOME": str(folder / "state")}
+            call((programs / "python", "-c", SERVED), folder, own)
         if tests is not None:
             call((programs / "python", "-m", "pytest", "-m", "core", "-p", "no:cacheprovider"), tests, environment)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from decimal import Decimal
@@ -102,6 +103,12 @@ def prepare(
             f"no engine is called {engine!r}", where="--engine", remedy=f"use one of: {', '.join(ENGINES)}"
         )
     scenario = read_cluster(source) if source is not None else None
+    if engine == "local" and sys.platform != "linux":
+        raise InputError(
+            f"needs Linux, and this is {sys.platform}",
+            where="--local",
+            remedy="use --engine simulated, or run the service on Linux; clients work on both",
+        )
     if engine == "local":
         machine = Machine.found()
         if scenario is None:
