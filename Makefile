@@ -14,7 +14,7 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/build/bytecode
 $(shell mkdir -p $(MPLCONFIGDIR) $(TMPDIR))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-compilers test-system soak failover lint pins bench docs dist check-wheel lock clean
+.PHONY: help run demo test test-compilers test-system soak failover lint pins bench docs dist check-wheel lock clean
 
 help: ## this list, with how long each takes on two cores
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -39,8 +39,8 @@ test-compilers: $(READY) ## the core on Numba alone and without a compiler (10 m
 	SLOTWISE_COMPILER=numba $(BIN)/python -m pytest -n 2 -m core
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n 2 -m core
 
-test-system: $(READY) ## the live scheduler with a real PostgreSQL and a real Slurm, installed and started here (10 min, and the installation)
-	tools/system/with-postgres tools/system/with-slurm $(BIN)/python -m pytest -m system tests/live
+test-system: $(READY) ## the live scheduler with a real PostgreSQL, Slurm and Chromium, installed and started here (10 min, and the installation)
+	tools/system/with-postgres tools/system/with-slurm tools/system/with-chromium $(BIN)/python -m pytest -m system tests/live
 
 soak: $(READY) ## the live scheduler killed 1,000 times on SQLite and 300 times on PostgreSQL, and many real commands; 300 jobs on Slurm (1 h)
 	SLOTWISE_CRASHES=1000 SLOTWISE_CRASH_POLICY=guarded SLOTWISE_COMMANDS=1000 $(BIN)/python -m pytest tests/live/test_crashes.py \
@@ -61,6 +61,9 @@ lint: $(READY) ## ruff, mypy --strict and the prose (1 min)
 
 pins: $(READY) ## compare every figure and decision of every policy with tests/pins.json (3 min)
 	$(BIN)/python tests/pins.py --check
+
+demo: $(READY) ## a living cluster to look at; in another terminal: .venv/bin/slotwise open
+	$(BIN)/slotwise serve --demo
 
 bench: $(READY) ## the benchmarks, side by side in one run (15 min)
 	$(BIN)/python -m benchmarks --check

@@ -130,20 +130,15 @@ class DemoEngine(SimulatedEngine):
 
     def output(self, job: int, attempt: int, offset: int, limit: int) -> tuple[bytes, int] | None:
         with self._lock:
-            running, ended = self._running.get((job, attempt)), self._ended.get((job, attempt))
-            _, name = self._on.get((job, attempt), ("", "job"))
-        text = b"".join(self._lines(name, running, ended is not None))
-        return text[offset : offset + limit], min(len(text), max(offset, 0) + limit) if text else offset
-
-    def _lines(self, name: str, running: tuple[float, float, int] | None, ended: bool) -> Iterator[bytes]:
-        """What an attempt has written by now: a line for each twentieth of its time."""
-        if running is None:
-            yield f"{name}: finished\n".encode() if ended else b""
-            return
-        started, ends, _ = running
-        done = min(20, int(20 * (self._clock.now() - started) / max(1e-9, ends - started)))
-        for step in range(done + 1):
-            yield f"{name}: {5 * step:3d} % done\n".encode()
+            running, on = self._running.get((job, attempt)), self._on.get((job, attempt))
+        if on is None:
+            return None
+        done = 20
+        if running is not None:
+            started, ends, _ = running
+            done = min(19, int(20 * (self._clock.now() - started) / max(1e-9, ends - started)))
+        text = "".join(f"{on[1]}: {5 * step:3d} % done\n" for step in range(done + 1)).encode()
+        return text[offset : offset + limit], min(len(text), max(0, offset) + limit)
 
 
 class Visitor(threading.Thread):

@@ -1,0 +1,433 @@
+"""The dashboard in a real Chromium: the journeys of a user, with no message in the console and no serious finding of axe-core.
+
+`tools/system/with-chromium` installs what this needs. With SLOTWISE_PICTURES=1 the pictures of docs/guides/dashboard.md are made anew.
+"""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import random
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import PATIENCE, Process
+
+from slotwise.live import Client
+
+BROWSER = os.environ.get("SLOTWISE_TEST_BROWSER", "")
+ROOT = Path(__file__).parents[2]
+AXE = ROOT / "build" / "vendor" / "axe.js"
+PICTURES = (
+    ROOT / "docs" / "guides" / "images" if os.environ.get("SLOTWISE_PICTURES") else ROOT / "build" / "pictures"
+)
+WAIT = 60_000  # milliseconds that a page may take on a slow machine
+DESK, PHONE = {"width": 1280, "height": 860}, {"width": 390, "height": 844}
+VIEWS = ("", "queues", "jobs", "timeline", "whatif", "decisions")
+FIRST_LOAD = 300_000  # bytes
+
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.skipif(not BROWSER, reason="needs Chromium and Playwright: run it with tools/system/with-chromium"),
+]
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    folder = tmp_path_factory.mktemp("demo")
+    made = Process(folder, "--demo", "--speed", "3", "--store", f"sqlite:///{folder}/demo.db")
+    made.start()
+    yield made
+    made.clean_up()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+class Visit:
+    """A browser window with a session, and everything that its console says."""
+
+    def __init__(self, chromium: Any, service: Process, token: str | None = None, **options: Any) -> None:
+        self.service, self.said = service, []
+        self.context = chromium.new_context(**{"viewport": DESK, "timezone_id": "Europe/Berlin", **options})
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(WAIT)
+        self.page.on("console", lambda message: self.hear(message))
+        self.page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
+        self.page.on("dialog", lambda dialog: self.said.append(f"dialog: {dialog.message}"))
+        if token != "":
+            self.page.goto(link(service, token))
+            self.ready()
+
+    def hear(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.said.append(f"{message.type}: {message.text}")
+
+    def ready(self) -> None:
+        self.page.wait_for_selector("body[data-ready]", timeout=WAIT)
+
+    def go(self, path: str) -> Any:
+        self.page.evaluate("delete document.body.dataset.ready")
+        self.page.goto(f"{self.service.address}/#/{path}")
+        self.page.evaluate("dispatchEvent(new HashChangeEvent('hashchange'))")
+        self.ready()
+        return self.page
+
+    def picture(self, name: str) -> None:
+        PICTURES.mkdir(parents=True, exist_ok=True)
+        self.page.screenshot(path=PICTURES / f"dashboard-{name}.png")
+
+    def close(self) -> None:
+        self.context.close()
+        assert self.said == []
+
+
+def link(service: Process, token: str | None = None) -> str:
+    more = {} if token is None else {"SLOTWISE_TOKEN": token}
+    made = service.command("open", "--print", **more)
+    assert made.returncode == 0, made.stderr
+    return made.stdout.strip()
+
+
+def client(service: Process) -> Client:
+    os.environ["XDG_STATE_HOME"] = service.environment["XDG_STATE_HOME"]
+    return Client(service.address)
+
+
+@pytest.fixture
+def visit(chromium: Any, demo: Process) -> Iterator[Callable[..., Visit]]:
+    made: list[Visit] = []
+
+    def begin(*arguments: Any, **options: Any) -> Visit:
+        made.append(Visit(chromium, demo, *arguments, **options))
+        return made[-1]
+
+    yield begin
+    for one in made:
+        one.close()
+
+
+def test_a_link_shows_the_cluster_once(visit: Callable[..., Visit], demo: Process) -> None:
+    one = visit(token="")
+    loaded: list[int] = []
+    one.page.on("response", lambda answer: loaded.append(int(answer.headers.get("content-length", 0))))
+    address = link(demo)
+    one.page.goto(address)
+    one.ready()
+    assert sum(loaded) < FIRST_LOAD
+    page = one.page
+    assert page.url == f"{demo.address}/"
+    assert page.locator("table tbody tr").count() > 40
+    colours = page.evaluate(
+        """() => { const c = document.querySelector(".cells canvas"); const d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+        const seen = new Set(); for (let i = 0; i < d.length; i += 4 * 97) seen.add(d[i] * 65536 + d[i + 1] * 256 + d[i + 2]); return seen.size; }"""
+    )
+    assert colours >= 3, "allocated and free cells, and names"
+    one.picture("cluster")
+    again = visit(token="")
+    again.page.goto(address)
+    again.page.get_by_text("it was used before").wait_for()
+    [said] = again.said
+    assert "401" in said, "the question who this is"
+    again.said.clear()
+    cookies = one.context.cookies()
+    assert [(cookie["httpOnly"], cookie["sameSite"]) for cookie in cookies] == [(True, "Strict")]
+    assert page.evaluate("document.cookie") == ""
+
+
+@pytest.mark.parametrize("look", ["desk", "phone", "dark"])
+def test_every_view_is_whole_and_accessible(visit: Callable[..., Visit], demo: Process, look: str) -> None:
+    options = {
+        "desk": {},
+        "phone": {"viewport": PHONE, "device_scale_factor": 2, "has_touch": True},
+        "dark": {"color_scheme": "dark"},
+    }
+    one = visit(bypass_csp=True, **options[look])
+    with client(demo) as service:
+        number = next(service.jobs(state="running", limit=1)).id
+    for view in (*VIEWS, f"jobs/{number}", "servers/std-3"):
+        page = one.go(view)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{view} scrolls sideways"
+        page.evaluate(AXE.read_text())
+        found = page.evaluate("axe.run(document, {resultTypes: ['violations']}).then((r) => r.violations)")
+        serious = [
+            (one["id"], [node["html"][:200] for node in one["nodes"][:3]])
+            for one in found
+            if one["impact"] in ("serious", "critical")
+        ]
+        assert serious == [], view
+        one.picture(f"{look}-{view.partition('/')[0] or 'cluster'}{'-one' if '/' in view else ''}")
+
+
+def test_a_job_from_submission_to_its_end(visit: Callable[..., Visit], demo: Process) -> None:
+    with client(demo) as service:
+        job = service.submit(["count", "to", "three"], type="web", name="counting", duration=9.0)
+    one = visit()
+    page = one.go(f"jobs/{job.id}")
+    page.get_by_role("heading", name=f"Job {job.id}: counting").wait_for()
+    page.locator(".output", has_text="done").wait_for()
+    page.locator(".bar .state", has_text="done").wait_for()
+    page.get_by_text("ends as done, exit code 0").wait_for()
+    page.locator(".output", has_text="counting: 100 % done").wait_for()
+
+
+def test_why_a_job_waits_and_when_it_starts(visit: Callable[..., Visit], demo: Process) -> None:
+    with client(demo) as service:
+        jobs = [service.submit(["fill"], type="large", name="filling", duration=10_000.0) for _ in range(60)]
+        one = visit()
+        page = one.go(f"jobs/{jobs[-1].id}")
+        page.get_by_role("heading", name="Why it waits").wait_for()
+        page.get_by_text("has too little free").first.wait_for()
+        page.get_by_role("heading", name="When it should start").wait_for()
+        page.locator("section", has_text="When it should start").get_by_text("likely").or_(
+            page.get_by_text("Not known yet")
+        ).first.wait_for()
+        one.picture("job")
+        page.get_by_role("button", name="Cancel …").click()
+        page.get_by_text("It never starts, and cannot be brought back").wait_for()
+        page.get_by_role("button", name="Cancel the job").click()
+        page.locator(".bar .state", has_text="cancelled").wait_for()
+        for job in jobs[:-1]:
+            (service.stop if service.job(job.id).server else service.cancel)(job.id)
+
+
+def test_drain_and_resume_with_the_effect_first(visit: Callable[..., Visit], demo: Process) -> None:
+    one = visit()
+    page = one.go("servers/gpu-2")
+    page.get_by_role("button", name="Drain …").click()
+    page.get_by_text("take no more jobs").first.wait_for()
+    with client(demo) as service:
+        status = {found["name"]: found["status"] for found in service.servers()}
+        assert status["gpu-2"] == "up", "nothing happens before it is confirmed"
+        page.get_by_label("Reason").fill("new <b>disk</b>")
+        page.get_by_role("button", name="Drain the server").click()
+        page.locator(".bar .state", has_text="draining").wait_for()
+        page.get_by_text("Reason: new <b>disk</b>").wait_for()
+        page.get_by_role("button", name="Resume …").click()
+        page.get_by_role("button", name="Resume the server").click()
+        page.locator(".bar .state", has_text="up").wait_for()
+
+
+def test_the_policy_is_changed_after_its_effect_was_shown(visit: Callable[..., Visit]) -> None:
+    one = visit()
+    page = one.go("")
+    page.get_by_role("button", name="Change the policy …").click()
+    page.get_by_label("New policy").select_option("best-fit")
+    page.get_by_role("heading", name="What this does").wait_for()
+    one.picture("policy")
+    page.get_by_role("button", name="Apply").click()
+    page.locator(".policy", has_text="best-fit").wait_for()
+    page.get_by_role("button", name="Change the policy …").click()
+    page.get_by_label("New policy").select_option("guarded")
+    page.get_by_role("button", name="Apply").click()
+    page.locator(".policy", has_text="guarded").wait_for()
+    page = one.go("decisions")
+    page.get_by_text("the cluster changes: policy").first.wait_for()
+
+
+def test_what_if(visit: Callable[..., Visit]) -> None:
+    one = visit()
+    page = one.go("whatif")
+    page.get_by_label("Add servers of class").select_option("gpu")
+    page.get_by_role("button", name="Run both").click()
+    page.get_by_text("Side by side").or_(page.get_by_text("Not known yet")).or_(
+        page.locator(".problem")
+    ).first.wait_for(timeout=4 * WAIT)
+    assert page.locator(".problem").count() == 0, page.locator(".problem").first.inner_text()
+    one.picture("whatif")
+
+
+def test_by_keyboard_alone(visit: Callable[..., Visit]) -> None:
+    one = visit()
+    page = one.go("")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.classList.contains('cells')"):
+            break
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    chosen = page.locator(".chosen a").inner_text()
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name=f"Server {chosen}", exact=True).wait_for()
+    page.get_by_role("link", name="Jobs", exact=True).focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Jobs").wait_for()
+
+
+def test_roles_show_what_they_may_do(visit: Callable[..., Visit], demo: Process) -> None:
+    made = json.loads(demo.command("token", "create", "read", "--json").stdout)
+    one = visit(made["token"])
+    page = one.go("servers/std-1")
+    page.get_by_role("heading", name="What it holds").wait_for()
+    assert page.get_by_role("button", name="Drain …").count() == 0
+    assert one.go("").get_by_role("button", name="Change the policy …").count() == 0
+    refused = page.evaluate(
+        "fetch('/v1/servers/std-1/drain', {method: 'POST', headers: {'X-Slotwise': '1'}}).then((a) => a.status)"
+    )
+    assert refused == 403
+    assert all("403" in text for text in one.said)
+    one.said.clear()
+    demo.command("token", "revoke", made["id"])
+    page.reload()
+    page.get_by_text("has no session").wait_for()
+    one.said.clear()
+
+
+def test_times_are_in_the_zone_of_the_viewer(visit: Callable[..., Visit]) -> None:
+    shown = []
+    for zone in ("Asia/Tokyo", "America/New_York"):
+        page = visit(timezone_id=zone, locale="en-GB").go("decisions")
+        page.get_by_role("button", name="Older").click()
+        page.wait_for_url("**before=**")
+        first = page.locator("ol.rows time").first
+        shown.append(
+            first.get_attribute("datetime") != ""
+            and page.evaluate("Intl.DateTimeFormat().resolvedOptions().timeZone")
+        )
+        hour = page.evaluate(
+            "() => { const t = document.querySelector('ol.rows time'); return [t.textContent.slice(0, 2), String(new Date(t.dateTime).getHours()).padStart(2, '0')]; }"
+        )
+        assert hour[0] == hour[1]
+    assert shown == ["Asia/Tokyo", "America/New_York"]
+
+
+PAYLOADS = (
+    "<img src=x onerror=window.pwned=1>", "<script>window.pwned=1</script>", "'\"><svg onload=window.pwned=1>",
+    "javascript:window.pwned=1", "{{constructor.constructor('window.pwned=1')()}}", "${window.pwned=1}", "</title><script>window.pwned=1</script>",
+    "\u202egnp.exe", "a\u0301\u0302" * 40, "x" * 200, "__proto__", "#/jobs?state=<b>", "%3Cscript%3E",
+)  # fmt: skip
+
+
+def test_names_labels_and_outputs_are_text(visit: Callable[..., Visit], demo: Process) -> None:
+    chance = random.Random(30)
+    letters = "<>'\"&`=/\\(){}[];:%#\u202e\u0000abc onerror script"
+    fuzzed = ["".join(chance.choices(letters, k=30)).replace("\x00", "") for _ in range(12)]
+    with client(demo) as service:
+        jobs = []
+        for text in (*PAYLOADS, *fuzzed):
+            name = text[:200]
+            labels = {name[:100]: name[:100]} if name[:100].isprintable() and name.strip() else {}
+            jobs.append(
+                (service.submit([name or "x"], type="web", name=name, labels=labels, duration=2.0).id, name)
+            )
+        one = visit()
+        for number, name in jobs:
+            page = one.go(f"jobs/{number}")
+            page.get_by_role("heading", level=1).wait_for()
+            assert (
+                page.locator("h1").inner_text().strip() == f"Job {number}: {name}".strip()
+                or name.strip() != name
+                or "  " in name
+            )
+            assert page.evaluate("window.pwned") is None
+            assert (
+                page.evaluate("document.querySelectorAll('#app script, #app img, #app svg, #app iframe').length")
+                == 0
+            )
+        one.go("jobs")
+        one.go("decisions")
+        one.go("servers/" + "%3Cimg%20src%3Dx%20onerror%3Dwindow.pwned%3D1%3E").get_by_text(
+            "no server of this name"
+        ).wait_for()
+        assert one.page.evaluate("window.pwned") is None
+
+
+FOREIGN = """<!doctype html><title>elsewhere</title><form id=f method=post enctype=text/plain action="{target}/v1/servers/std-2/drain"><input name='{{"reason":"' value='x"}}'></form>
+<script>
+const tries = [
+  fetch("{target}/v1/servers/std-2/drain", {{method: "POST", credentials: "include", mode: "no-cors", body: "{{}}"}}),
+  fetch("{target}/v1/servers/std-2/drain", {{method: "POST", credentials: "include", headers: {{"X-Slotwise": "1", "Content-Type": "application/json"}}, body: "{{}}"}}),
+  fetch("{target}/v1/board", {{credentials: "include"}}).then((a) => a.text()).then((text) => {{ window.stolen = text; }}),
+  new Promise((done) => {{ const s = new EventSource("{target}/v1/board/changes", {{withCredentials: true}}); s.onerror = done; s.addEventListener("full", (e) => {{ window.stolen = e.data; done(); }}); }}),
+];
+Promise.allSettled(tries).then(() => {{ document.body.dataset.tried = ""; }});
+</script><body></body>"""
+
+
+def test_a_page_of_elsewhere_cannot_act_or_read(chromium: Any, demo: Process) -> None:
+    body = FOREIGN.format(target=demo.address).encode()
+
+    class Page(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        one = Visit(chromium, demo)
+        page = one.context.new_page()
+        page.goto(f"http://127.0.0.1:{server.server_port}/")
+        page.wait_for_selector("body[data-tried]", timeout=WAIT)
+        assert page.evaluate("window.stolen") is None
+        page.evaluate("document.getElementById('f').submit()")
+        page.wait_for_load_state()
+        frame = one.context.new_page()
+        frame.goto(f"http://127.0.0.1:{server.server_port}/")
+        frame.evaluate(f"document.body.innerHTML = '<iframe src=\"{demo.address}/\"></iframe>'")
+        server.shutdown()
+        one.context.close()
+    with client(demo) as service:
+        assert {found["name"]: found["status"] for found in service.servers()}["std-2"] == "up"
+
+
+def test_a_job_is_found_among_many(visit: Callable[..., Visit], demo: Process) -> None:
+    with client(demo) as service:
+        for _ in range(10):
+            service.submit(["one"], type="web", name="haystack", array="1-10000", duration=0.01)
+        needle = service.submit(["other"], type="web", name="Needle-77", duration=0.01).id
+        service.submit(["one"], type="web", name="haystack", array="1-2000", duration=0.01)
+        one = visit()
+        page = one.go("jobs")
+        page.get_by_label("Find").fill("needle")
+        page.locator("tbody tr", has_text="Needle-77").wait_for()
+        assert page.locator("tbody tr").count() == 1
+        assert "search=needle" in page.url
+        page.reload()
+        one.ready()
+        page.locator("tbody tr", has_text="Needle-77").wait_for()
+        one.picture("search")
+        page.get_by_label("Find").fill(str(needle))
+        page.get_by_role("link", name=str(needle), exact=True).click()
+        page.get_by_role("heading", name=f"Job {needle}").wait_for()
+        service.call("POST", "/v1/jobs/cancel", json={"name": "haystack"})
+
+
+def test_a_service_that_restarts_under_an_open_page(chromium: Any, tmp_path: Path) -> None:
+    service = Process(tmp_path, "--demo", "--speed", "5", "--store", f"sqlite:///{tmp_path}/demo.db")
+    service.start()
+    try:
+        service.port = service.address.rpartition(":")[2]
+        one = Visit(chromium, service)
+        one.page.locator(".link", has_text="live").wait_for()
+        service.end(signal.SIGKILL)
+        one.page.locator(".link", has_text="no connection").wait_for()
+        service.start()
+        one.page.locator(".link", has_text="live").wait_for(timeout=PATIENCE * 1000)
+        before = one.page.evaluate("document.querySelector('.figure dd').textContent")
+        assert before.strip() != ""
+        one.go("queues").get_by_role("heading", name="Queues").wait_for()
+        one.context.close()
+        assert all("net::ERR" in text or "Failed to load resource" in text for text in one.said), one.said
+    finally:
+        service.clean_up()
