@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from processes import PATIENCE, Process
@@ -75,14 +76,12 @@ class Visit:
         if message.type in ("error", "warning"):
             self.said.append(f"{message.type}: {message.text}")
 
-    def ready(self) -> None:
-        self.page.wait_for_selector("body[data-ready]", timeout=WAIT)
+    def ready(self, view: str = "") -> None:
+        self.page.wait_for_selector(f'body[data-ready][data-view="{view}"]', timeout=WAIT)
 
     def go(self, path: str) -> Any:
-        self.page.evaluate("delete document.body.dataset.ready")
         self.page.goto(f"{self.service.address}/#/{path}")
-        self.page.evaluate("dispatchEvent(new HashChangeEvent('hashchange'))")
-        self.ready()
+        self.ready(unquote(path.partition("?")[0]))
         return self.page
 
     def picture(self, name: str) -> None:
@@ -404,7 +403,7 @@ def test_a_job_is_found_among_many(visit: Callable[..., Visit], demo: Process) -
         assert page.locator("tbody tr").count() == 1
         assert "search=needle" in page.url
         page.reload()
-        one.ready()
+        one.ready("jobs")
         page.locator("tbody tr", has_text="Needle-77").wait_for()
         one.picture("search")
         page.get_by_label("Find").fill(str(needle))

@@ -66,6 +66,7 @@ function Frame({ who, signOut }) {
     const load = route.detail !== null && DETAIL[route.name] ? DETAIL[route.name] : (VIEWS[route.name] || VIEWS[""])[1];
     let over = false;
     delete document.body.dataset.ready;
+    document.body.dataset.view = key;
     load().then((Found) => { if (!over) { setView({ key, Found }); setError(null); } }, (failed) => { if (!over) setError(failed); });
     const title = route.detail !== null ? `${route.name.replace(/s$/, "")} ${route.detail}` : (VIEWS[route.name] || VIEWS[""])[0];
     document.title = `${title} · Slotwise`;
