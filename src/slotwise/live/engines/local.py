@@ -41,6 +41,8 @@ log = logging.getLogger(__name__)
 SCRIPT = Path(__file__).with_name("supervisor")
 OUTPUT_LIMIT = 10_000_000
 GRACE_SECONDS = 10.0
+UNKNOWN_USER = "nobody"
+"""who executes a job whose submitter is no user of this machine"""
 CONNECT_SECONDS = 60.0
 """how long a supervisor may take to start or to answer: a disk under load holds up both"""
 PAUSE_SECONDS = 1.0
@@ -60,13 +62,18 @@ class LocalEngine:
         machine: Machine | None = None,
         output_limit: int = OUTPUT_LIMIT,
         grace: float = GRACE_SECONDS,
+        runs_as_submitter: bool = False,
+        uses_groups: bool = True,
     ) -> None:
         self.folder = folder
+        self.runs_as_submitter, self._uses_groups = runs_as_submitter, uses_groups
         self.grace, self.output_limit = grace, output_limit
         self._machine = machine or Machine.found()
         self.set_servers(list(servers.values()))
         self._live: dict[Attempt, dict[str, Any] | None] = {}
         """attempts that have not ended, with what to send again if the supervisor has not heard of them (None: it has)"""
+        self._stops: set[Attempt] = set()
+        """attempts that were asked to end, for a supervisor that takes over from a killed one"""
         self._lock = threading.RLock()
         self._peer: socket.socket | None = None
         self._answers: dict[int, list[Any]] = {}
@@ -101,7 +108,9 @@ class LocalEngine:
             self._send({"start": messages})
 
     def stop(self, job: int, attempt: int) -> None:
-        self._send({"stop": [job, attempt, self.grace]})
+        with self._lock:
+            self._stops.add((job, attempt))
+            self._send({"stop": [job, attempt, self.grace]})
 
     def known(self, attempts: Sequence[tuple[int, int, str]]) -> dict[Attempt, Known]:
         found: dict[Attempt, Known] = {}
@@ -116,6 +125,7 @@ class LocalEngine:
         with self._lock:
             for attempt in attempts:
                 self._live.pop(attempt, None)
+                self._stops.discard(attempt)
         self._send({"settled": list(attempts)})
 
     def output(self, job: int, attempt: int, offset: int, limit: int) -> tuple[bytes, int] | None:
@@ -167,9 +177,11 @@ class LocalEngine:
             "attempt": start.attempt,
             "argv": list(spec["argv"]),
             "env": environment,
-            "cwd": spec.get("cwd") or os.environ.get("HOME", "/"),
+            "cwd": spec.get("cwd") or ("" if self.runs_as_submitter else os.environ.get("HOME", "/")),
             "output": self.output_limit,
         }
+        if self.runs_as_submitter:
+            message["user"] = spec.get("user") or UNKNOWN_USER
         if pool is not None:
             message |= {"cpus": pool.cpus, "cpu": ceil(start.demand.get("cpu", 0)), "gpus": pool.gpus}
             message["gpu"] = ceil(start.demand.get("gpu", 0))
@@ -284,6 +296,10 @@ class LocalEngine:
                 facts.append(Lost(job, attempt, "the supervisor has lost its log"))
         if again:
             self._send({"start": again})
+        with self._lock:
+            stops = sorted(self._stops)
+        for job, attempt in stops:
+            self._send({"stop": [job, attempt, self.grace]})
         self._hear(facts)
 
     def _connect(self) -> None:
@@ -305,7 +321,10 @@ class LocalEngine:
                 os.open(self.folder / "supervisor.err", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab"
             ) as errors:
                 done = subprocess.run(
-                    [sys.executable, "-I", "-S", str(SCRIPT), str(self.folder)],
+                    [
+                        *(sys.executable, "-I", "-S", str(SCRIPT), str(self.folder)),
+                        *(() if self._uses_groups else ("--no-groups",)),
+                    ],
                     stdin=subprocess.DEVNULL,
                     stdout=errors,
                     stderr=errors,

@@ -9,7 +9,7 @@ import socket
 from slotwise.live.engines.supervisor.rounds import Supervisor
 
 
-def main(folder: str) -> None:
+def main(folder: str, *, uses_groups: bool = True) -> None:
     """Become a daemon, unless another one is here already."""
     lock = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -1,4 +1,7 @@
-"""Processes of jobs: made with their limits and on their CPUs, each with a process group of its own, and ended with all of it."""
+"""Processes of jobs: made with their limits and on their CPUs, and ended with all that they started.
+
+A job is its control group where groups are delegated (`groups`), otherwise what descends from its first process (`trees`).
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from slotwise.live.engines.supervisor import groups, trees
 from slotwise.live.engines.supervisor.claims import Key, read_log
+from slotwise.live.engines.supervisor.groups import Groups
+from slotwise.live.engines.supervisor.launching import Account, Start, account_of, environment_of, launch
 from slotwise.live.engines.supervisor.outputs import is_held, open_output, output_path, shorten
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
+OUT_OF_MEMORY = "used more memory than it may have"
 DEFAULT_SIGNALS = [signal.SIGPIPE, signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
 
 
@@ -31,7 +38,9 @@ def start_time(pid: int, *, zombies: bool = False) -> str:
 class Running:
     """A job that runs."""
 
-    __slots__ = ("cpus", "gpus", "grace", "kill_at", "limit", "pid", "reason", "since", "started")
+    __slots__ = (
+        "claim", "cpus", "gpus", "grace", "group", "kill_at", "limit", "memory", "pid", "reason", "since", "started"
+    )  # fmt: skip
 
     def __init__(self, pid: int = 0, since: str = "") -> None:
         self.pid, self.since = pid, since
@@ -41,6 +50,12 @@ class Running:
         """seconds between SIGTERM and SIGKILL, if the job says"""
         self.reason = ""
         """why it was ended, if not by a user"""
+        self.claim = ""
+        """what its processes have in their environment"""
+        self.group: str | None = None
+        """its control group"""
+        self.memory = 0
+        """bytes that its processes may have together, where the control group does not see to it; 0: any"""
         self.cpus: list[int] = []
         self.gpus: list[int] = []
 
@@ -60,14 +75,34 @@ class CannotExecuteError(Exception):
 class Processes:
     """The processes of one supervisor: its own children, by attempt."""
 
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
+    def __init__(self, folder: str, *, uses_groups: bool = True) -> None:
+        self._folder, self._uses_groups = folder, uses_groups
         self.running: dict[Key, Running] = {}
         self._by_pid: dict[int, Key] = {}
         self._use: dict[str, dict[int, int]] = {"cpu": {}, "gpu": {}}
         self._found: dict[tuple[str, str], str] = {}
         self._cpus = os.sched_getaffinity(0)
         self._environment = dict(os.environ)
+        self._groups = Groups(folder)
+        self._accounts: dict[str, Account] = {}
+
+    def begin(self) -> None:
+        """Prepare this process, which starts the jobs."""
+        trees.become_subreaper()
+        if self._uses_groups:
+            self._groups.begin()
+
+    def close(self) -> None:
+        """Leave no control group behind that is empty."""
+        self._groups.close()
+
+    def adopt(self, key: Key, one: Running) -> None:
+        """Find the processes of a job that an earlier supervisor started."""
+        one.claim, one.group = self._claim_of(key), self._groups.find(key)
+
+    def _claim_of(self, key: Key) -> str:
+        found = os.stat(self._folder)
+        return f"{found.st_dev:x}.{found.st_ino:x}.{key[0]}.{key[1]}"
 
     # -- beginning ----------------------------------------------------------------------------------------------
 
@@ -77,25 +112,34 @@ class Processes:
         one = Running()
         one.limit, one.grace = wanted["output"], wanted.get("grace")
         one.cpus, one.gpus = self._choose("cpu", wanted), self._choose("gpu", wanted)
-        environment = self._environment | wanted["env"]
-        if one.gpus:
-            environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, one.gpus))
+        one.claim = self._claim_of(key)
         output = -1
         try:
+            account = self._account(wanted.get("user"))
+            environment = self._environment | (environment_of(account, wanted["env"]) if account else wanted["env"])
+            environment[trees.CLAIM] = one.claim
+            if one.gpus:
+                environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, one.gpus))
             output = open_output(output_path(self._folder, *key))
-            with self._inherited(wanted, one.cpus):
-                one.pid = os.posix_spawn(
-                    self._where(wanted["argv"][0], environment.get("PATH", os.defpath)),
-                    wanted["argv"],
-                    environment,
-                    file_actions=[
-                        (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-                        (os.POSIX_SPAWN_DUP2, output, 1),
-                        (os.POSIX_SPAWN_DUP2, output, 2),
-                    ],
-                    setsid=True,
-                    setsigmask=[],
-                    setsigdef=DEFAULT_SIGNALS,
+            if account is not None:
+                os.fchown(output, account.uid, account.gid)  # /dev/stdout can be opened by its owner only
+            one.group = self._groups.make(key, wanted.get("memory"))
+            if not (one.group and self._groups.limits_memory):
+                one.memory = wanted.get("memory") or 0
+            if account is None and one.group is None:
+                one.pid = self._spawn(wanted, environment, output, one.cpus)
+            else:
+                one.pid = launch(
+                    Start(
+                        wanted["argv"],
+                        environment,
+                        wanted["cwd"] or (account.home if account and os.path.isdir(account.home) else "/"),
+                        output,
+                        [(kind, value) for kind, value in self._limits(wanted, one) if value],
+                        one.cpus if set(one.cpus) != self._cpus else [],
+                        account,
+                        one.group,
+                    )
                 )
         except (OSError, ValueError, MemoryError) as error:
             self._release(one)
@@ -107,6 +151,37 @@ class Processes:
         self.running[key] = one
         self._by_pid[one.pid] = key
         return one
+
+    def _account(self, name: str | None) -> Account | None:
+        """The user that a job runs as; None: the user of the service."""
+        if name is None:
+            return None
+        if name not in self._accounts:
+            self._accounts[name] = account_of(name)
+        return self._accounts[name]
+
+    @staticmethod
+    def _limits(wanted: dict[str, Any], one: Running) -> list[tuple[int, int | None]]:
+        """Limits of each process; the control group limits memory better, if it does."""
+        memory = one.memory or None
+        return [(resource.RLIMIT_DATA, memory), (resource.RLIMIT_NOFILE, wanted.get("files"))]
+
+    def _spawn(self, wanted: dict[str, Any], environment: dict[str, str], output: int, cpus: list[int]) -> int:
+        """Start a job as our own user, without a control group: the fastest way."""
+        with self._inherited(wanted, cpus):
+            return os.posix_spawn(
+                self._where(wanted["argv"][0], environment.get("PATH", os.defpath)),
+                wanted["argv"],
+                environment,
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, output, 1),
+                    (os.POSIX_SPAWN_DUP2, output, 2),
+                ],
+                setsid=True,
+                setsigmask=[],
+                setsigdef=DEFAULT_SIGNALS,
+            )
 
     @contextmanager
     def _inherited(self, wanted: dict[str, Any], cpus: list[int]) -> Iterator[None]:
@@ -168,21 +243,53 @@ class Processes:
     # -- ending -------------------------------------------------------------------------------------------------
 
     def reap(self) -> list[tuple[Key, Running, int]]:
-        """Jobs whose first process has ended, with its status; what it left behind of its process group is ended too."""
+        """Return the jobs whose first process has ended, with its status; whatever they left behind is ended, too."""
         gone: list[tuple[Key, Running, int]] = []
-        while self._by_pid:
-            status = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        while True:
+            try:
+                status = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                status = None
             if status is None:
                 break
             pid = status.si_pid
+            key = self._by_pid.pop(pid, None)
+            if key is None:  # an orphan of a job, which became our child
+                os.waitpid(pid, 0)
+                continue
             with suppress(ProcessLookupError, PermissionError):  # none is left
                 os.killpg(pid, signal.SIGKILL)  # while the zombie is there, the number is nobody else's
             os.waitpid(pid, 0)
-            key = self._by_pid.pop(pid)
             one = self.running.pop(key)
             self._release(one)
+            if one.group is not None:
+                if groups.was_out_of_memory(one.group):
+                    one.reason = one.reason or OUT_OF_MEMORY
+                groups.kill(one.group)
+                groups.remove(one.group)
             gone.append((key, one, status.si_status if status.si_code == os.CLD_EXITED else -status.si_status))
+        if gone and any(one.group is None for _, one, _ in gone):
+            left = self.running.values()
+            trees.end_orphans(self._by_pid, {one.claim for one in left}, set(self._by_pid))
         return gone
+
+    def watch_memory(self) -> None:
+        """Kill jobs whose processes have more memory together than the job may have."""
+        limited = [one for one in self.running.values() if one.memory and not one.kill_at]
+        if not limited:
+            return
+        processes = trees.table()
+        orphans = [pid for pid in trees.children() if pid not in self._by_pid]
+        for one in limited:
+            found = (
+                groups.processes_in(one.group)
+                if one.group is not None
+                else trees.members(processes, one.pid, one.claim, orphans)
+            )
+            used = trees.memory_of(found)
+            if used > one.memory:
+                one.reason = f"{OUT_OF_MEMORY}: {used / 1e6:.0f} MB of {one.memory / 1e6:.0f} MB"
+                signal_tree(one, signal.SIGKILL)
 
     def shorten_outputs(self) -> None:
         """Keep what running jobs write within their limits."""
@@ -193,14 +300,31 @@ class Processes:
 
 def ask_to_end(one: Running, grace: float) -> None:
     """SIGTERM now, and SIGKILL after the grace period, by `kill_late`."""
-    if signal_group(one, signal.SIGTERM):
+    if signal_tree(one, signal.SIGTERM):
         one.kill_at = one.kill_at or time.monotonic() + grace
 
 
 def kill_late(one: Running, now: float) -> None:
     """SIGKILL to a job that was asked to end and has not."""
     if one.kill_at and now >= one.kill_at:
-        signal_group(one, signal.SIGKILL)
+        signal_tree(one, signal.SIGKILL)
+
+
+def signal_tree(one: Running, number: int) -> bool:
+    """Signal all processes of a job; False if none is left."""
+    if one.group is not None and os.path.isdir(one.group):
+        if number == signal.SIGKILL:
+            groups.kill(one.group)
+            return True
+        return trees.signal_all(groups.processes_in(one.group), number)
+    is_first = signal_group(one, number)
+    processes = trees.table()
+    first = one.pid if is_first else 0
+    orphans = [pid for pid, process in processes.items() if process.parent in (os.getpid(), 1)]
+    rest = [
+        pid for pid in trees.members(processes, first or -1, one.claim, orphans) if processes[pid].group != one.pid
+    ]
+    return trees.signal_all(rest, number) or is_first
 
 
 def signal_group(one: Running, number: int) -> bool:

@@ -34,10 +34,10 @@ UNSEEN = "its supervisor was killed while it ran; the exit status is not known"
 class Supervisor:
     """See the package."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, *, uses_groups: bool = True) -> None:
         self._folder = folder
         self._claims = Claims(folder)
-        self._processes = Processes(folder)
+        self._processes = Processes(folder, uses_groups=uses_groups)
         self._adopted = {key: Running(pid, since) for key, (pid, since) in self._claims.claimed.items()}
         """jobs of a supervisor that was killed: they run, but are not our children"""
         self._claims.claimed.clear()
@@ -55,6 +55,9 @@ class Supervisor:
 
     def serve(self, listening: socket.socket) -> None:
         """Until there is nothing to do, and nobody, for a while."""
+        self._processes.begin()
+        for key, one in self._adopted.items():
+            self._processes.adopt(key, one)
         wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
@@ -91,6 +94,7 @@ class Supervisor:
             if talk or busy:
                 idle_since = now
             elif now - idle_since > IDLE_SECONDS:
+                self._processes.close()
                 return
 
     # -- what has happened --------------------------------------------------------------------------------------
@@ -104,6 +108,7 @@ class Supervisor:
         """Grace periods, sizes of outputs, and jobs that are not our children and have gone."""
         for one in (*self._processes.running.values(), *self._adopted.values()):
             kill_late(one, now)
+        self._processes.watch_memory()
         self._processes.shorten_outputs()
         for key, one in list(self._adopted.items()):
             if not is_alive(self._folder, key, one):
