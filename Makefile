@@ -39,8 +39,9 @@ test-compilers: $(READY) ## the core on Numba alone and without a compiler (10 m
 	SLOTWISE_COMPILER=numba $(BIN)/python -m pytest -n 2 -m core
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n 2 -m core
 
-test-system: $(READY) ## the live scheduler with a real PostgreSQL, Slurm and Chromium, installed and started here (10 min, and the installation)
-	tools/system/with-postgres tools/system/with-slurm tools/system/with-chromium $(BIN)/python -m pytest -m system tests/live
+test-system: $(READY) ## the live scheduler with a real PostgreSQL, Slurm, Chromium and two more users, installed and started here (10 min, and the installation)
+	tools/system/with-postgres tools/system/with-slurm tools/system/with-chromium tools/system/with-users \
+	    $(BIN)/python -m pytest -m system tests/live
 
 soak: $(READY) ## the live scheduler killed 1,000 times on SQLite and 300 times on PostgreSQL, and many real commands; 300 jobs on Slurm (1 h)
 	SLOTWISE_CRASHES=1000 SLOTWISE_CRASH_POLICY=guarded SLOTWISE_COMMANDS=1000 $(BIN)/python -m pytest tests/live/test_crashes.py \

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from collections.abc import Mapping
@@ -116,7 +117,12 @@ def prepare(
         else:
             cluster, servers = scenario.cluster, servers_of(scenario.cluster)
         return Ready(
-            LocalEngine(folder / "local", {one.name: one for one in servers}, machine=machine),
+            LocalEngine(
+                folder / "local",
+                {one.name: one for one in servers},
+                machine=machine,
+                runs_as_submitter=os.geteuid() == 0,
+            ),
             setup_of(cluster, scenario),
         )
     if engine == "slurm":

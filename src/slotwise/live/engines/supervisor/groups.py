@@ -18,7 +18,8 @@ from slotwise.live.engines.supervisor.claims import Key
 ROOT = "/"
 DELEGATED = ("user.delegate", "trusted.delegate")
 """attributes by which systemd marks a part of the hierarchy"""
-SERVICE = "slotwise-service"
+PREFIX, SUPERVISOR = "slotwise-", "supervisor"
+SERVICE = f"{PREFIX}service"
 """the group of the processes that were in ours: a group with controllers for its children may hold none itself"""
 CONTROLLERS = ("memory", "pids")
 LEAVE_SECONDS = (
@@ -78,7 +79,7 @@ class Groups:
 
     def __init__(self, folder: str) -> None:
         found = os.stat(folder)
-        self._name = f"slotwise-{found.st_dev:x}-{found.st_ino:x}"
+        self._name = f"{PREFIX}{found.st_dev:x}-{found.st_ino:x}"
         self.base: str | None = None
         self.limits_memory = False
 
@@ -88,16 +89,24 @@ class Groups:
         if own is None or not is_delegated(*own):
             return
         path = own[0]
+        if os.path.basename(path) == SERVICE:  # an earlier supervisor has put the service there
+            path = os.path.dirname(path)
         base = os.path.join(path, self._name)
+        inside = os.path.join(base, SUPERVISOR)
         try:
-            os.makedirs(base, exist_ok=True)
+            os.makedirs(inside, exist_ok=True)
             if not os.path.exists(os.path.join(base, "cgroup.kill")):  # a kernel before 5.14
-                os.rmdir(base)
+                remove_empty(base)
                 return
+            write(
+                os.path.join(inside, "cgroup.procs"), "0"
+            )  # as long as we live, no other supervisor removes `base`
         except OSError:
             return
         self.base = base
-        self._remove_old()
+        for name in os.listdir(path):
+            if name.startswith(PREFIX) and name != SERVICE:
+                remove_empty(os.path.join(path, name))
         with suppress(OSError):  # without controllers groups still end jobs
             self._enable(path)
 
@@ -120,13 +129,6 @@ class Groups:
         write(os.path.join(self.base, "cgroup.subtree_control"), text)
         self.limits_memory = True
 
-    def _remove_old(self) -> None:
-        """Remove groups that an earlier supervisor left without a process."""
-        assert self.base is not None
-        for name in os.listdir(self.base):
-            with suppress(OSError):
-                os.rmdir(os.path.join(self.base, name))
-
     def find(self, key: Key) -> str | None:
         """Return the group of an attempt, if there is one."""
         path = os.path.join(self.base, f"{key[0]}.{key[1]}") if self.base is not None else ""
@@ -146,12 +148,14 @@ class Groups:
                 write(os.path.join(path, "memory.oom.group"), "1")
         return path
 
-    def close(self) -> None:
-        """Remove the groups that are empty."""
-        if self.base is not None:
-            self._remove_old()
+
+def remove_empty(path: str) -> None:
+    """Remove a group and the groups below it, as far as they have no process."""
+    with suppress(OSError):
+        for name in os.listdir(path):
             with suppress(OSError):
-                os.rmdir(self.base)
+                os.rmdir(os.path.join(path, name))
+        os.rmdir(path)
 
 
 def kill(path: str) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from slotwise.live.engines.supervisor import groups, trees
 from slotwise.live.engines.supervisor.claims import Key, read_log
 from slotwise.live.engines.supervisor.groups import Groups
-from slotwise.live.engines.supervisor.launching import Account, Start, account_of, environment_of, launch
+from slotwise.live.engines.supervisor.launching import Start, account_of, environment_of, launch
 from slotwise.live.engines.supervisor.outputs import is_held, open_output, output_path, shorten
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
@@ -84,17 +84,12 @@ class Processes:
         self._cpus = os.sched_getaffinity(0)
         self._environment = dict(os.environ)
         self._groups = Groups(folder)
-        self._accounts: dict[str, Account] = {}
 
     def begin(self) -> None:
         """Prepare this process, which starts the jobs."""
         trees.become_subreaper()
         if self._uses_groups:
             self._groups.begin()
-
-    def close(self) -> None:
-        """Leave no control group behind that is empty."""
-        self._groups.close()
 
     def adopt(self, key: Key, one: Running) -> None:
         """Find the processes of a job that an earlier supervisor started."""
@@ -115,7 +110,7 @@ class Processes:
         one.claim = self._claim_of(key)
         output = -1
         try:
-            account = self._account(wanted.get("user"))
+            account = account_of(wanted["user"]) if wanted.get("user") else None
             environment = self._environment | (environment_of(account, wanted["env"]) if account else wanted["env"])
             environment[trees.CLAIM] = one.claim
             if one.gpus:
@@ -143,6 +138,8 @@ class Processes:
                 )
         except (OSError, ValueError, MemoryError) as error:
             self._release(one)
+            if one.group is not None:
+                groups.remove(one.group)
             raise CannotExecuteError(error) from None
         finally:
             if output >= 0:
@@ -151,14 +148,6 @@ class Processes:
         self.running[key] = one
         self._by_pid[one.pid] = key
         return one
-
-    def _account(self, name: str | None) -> Account | None:
-        """The user that a job runs as; None: the user of the service."""
-        if name is None:
-            return None
-        if name not in self._accounts:
-            self._accounts[name] = account_of(name)
-        return self._accounts[name]
 
     @staticmethod
     def _limits(wanted: dict[str, Any], one: Running) -> list[tuple[int, int | None]]:

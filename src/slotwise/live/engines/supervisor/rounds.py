@@ -94,7 +94,6 @@ class Supervisor:
             if talk or busy:
                 idle_since = now
             elif now - idle_since > IDLE_SECONDS:
-                self._processes.close()
                 return
 
     # -- what has happened --------------------------------------------------------------------------------------
