@@ -1,0 +1,194 @@
+"""The engine `kubernetes` against a real API server, etcd and KWOK: see tools/system/with-kubernetes.
+
+SLOTWISE_KUBE_PODS, SLOTWISE_KUBE_NODES and SLOTWISE_KUBE_KILLS make the run with kills larger.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from real_kubernetes import RealKubernetes, Recorder, pod, violations
+
+from slotwise.live.replay import replay
+from slotwise.live.store import open_store
+
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.skipif(
+        "SLOTWISE_TEST_KUBERNETES" not in os.environ, reason="no Kubernetes here: see tools/system/with-kubernetes"
+    ),
+]
+PATIENCE = float(os.environ.get("SLOTWISE_KUBE_PATIENCE", "300"))
+PODS = int(os.environ.get("SLOTWISE_KUBE_PODS", "150"))
+NODES = int(os.environ.get("SLOTWISE_KUBE_NODES", "20"))
+KILLS = int(os.environ.get("SLOTWISE_KUBE_KILLS", "5"))
+ACCESS = ("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+
+
+def until(condition: Callable[[], Any], what: str) -> Any:
+    """Wait until something is so, and return it."""
+    end = time.monotonic() + PATIENCE
+    while not (found := condition()):
+        if time.monotonic() > end:
+            raise AssertionError(f"not in time: {what}")
+        time.sleep(0.1)
+    return found
+
+
+class Serving:
+    """`slotwise serve` as its users start it, with the rights of packaging/kubernetes/access.yaml and no more."""
+
+    def __init__(self, api: RealKubernetes, folder: Path, *options: str) -> None:
+        self.api, self.folder, self.options = api, folder, options
+        self.store = f"sqlite:///{folder}/slotwise.db"
+        self.log = folder / "serve.log"
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        with self.log.open("a") as log:
+            self.process = subprocess.Popen(
+                [
+                    sys.executable, "-m", "slotwise", "serve", "--engine", "kubernetes", "--kubeconfig",
+                    str(self.api.folder / "slotwise.conf"), "--store", self.store, "--port", "0", *self.options,
+                ],
+                stdout=log, stderr=log, text=True, env=os.environ | {"XDG_STATE_HOME": str(self.folder / "state")},
+            )  # fmt: skip
+
+    def end(self, number: int = signal.SIGTERM) -> None:
+        if self.process is not None:
+            self.process.send_signal(number)
+            self.process.wait()
+            self.process = None
+
+
+@pytest.fixture
+def api() -> Iterator[RealKubernetes]:
+    made = RealKubernetes(Path(os.environ["SLOTWISE_TEST_KUBERNETES"]))
+    made.apply_manifests(ACCESS)
+    yield made
+    for one in made.pods():
+        space, name = one["metadata"]["namespace"], one["metadata"]["name"]
+        made.call("DELETE", f"/api/v1/namespaces/{space}/pods/{name}", {"gracePeriodSeconds": 0})
+    for one in made.call("GET", "/api/v1/nodes")["items"]:
+        made.call("DELETE", f"/api/v1/nodes/{one['metadata']['name']}")
+
+
+@pytest.fixture
+def serving(api: RealKubernetes, tmp_path: Path) -> Iterator[Serving]:
+    made = Serving(api, tmp_path)
+    yield made
+    made.end()
+
+
+def a_cluster(api: RealKubernetes, rng: random.Random, n: int) -> dict[str, Any]:
+    """Nodes of unlike sizes, some with labels, some tainted."""
+    nodes = {}
+    for i in range(n):
+        cpu, memory = rng.choice([(2, "4Gi"), (4, "8Gi"), (8, "16Gi"), (16, "64Gi")])
+        labels = {"disk": "ssd"} if i % 3 == 0 else {}
+        taints = [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}] if i % 5 == 0 else []
+        nodes[f"n{i}"] = api.node(f"n{i}", cpu, memory, labels=labels, taints=taints)
+    api.create_all(list(nodes.values()))
+    return nodes
+
+
+def a_pod(rng: random.Random, name: str, seconds: float) -> Any:
+    cpu, memory = rng.choice([("250m", "128Mi"), ("500m", "256Mi"), ("1", "1Gi"), ("2", "2Gi"), ("4", "4Gi")])
+    spec: dict[str, Any] = {}
+    if rng.random() < 0.3 and cpu != "4":
+        spec["nodeSelector"] = {"disk": "ssd"}
+    if rng.random() < 0.3:
+        spec["tolerations"] = [{"key": "gpu", "operator": "Exists"}]
+    return pod(name, cpu, memory=memory, seconds=seconds * rng.uniform(0.5, 1.5), spec=spec)
+
+
+def test_pods_are_bound_run_and_end_with_the_least_rights(api: RealKubernetes, serving: Serving) -> None:
+    api.create_all([api.node("small", 2, "4Gi"), api.node("ssd", 4, "8Gi", labels={"disk": "ssd"})])
+    serving.start()
+    api.create_all([pod(f"p{n}", "500m", seconds=0.5) for n in range(6)])
+    api.create(pod("on-ssd", "3", spec={"nodeSelector": {"disk": "ssd"}}, seconds=0.5))
+    api.create(pod("too-large", "100"))
+    until(lambda: sum(one["status"]["phase"] == "Succeeded" for one in api.pods()) == 7, "seven pods succeed")
+    large = until(
+        lambda: [c for c in api.call("GET", "/api/v1/namespaces/default/pods/too-large")["status"].get("conditions", []) if c["type"] == "PodScheduled"],
+        "a condition",
+    )[0]  # fmt: skip
+    assert (large["status"], large["reason"]) == ("False", "Unschedulable")
+    assert "no node" in large["message"]
+    events = until(
+        lambda: [e for e in api.call("GET", "/apis/events.k8s.io/v1/namespaces/default/events")["items"] if e["regarding"]["name"] == "too-large"],
+        "an event",
+    )  # fmt: skip
+    assert events[0]["reason"] == "FailedScheduling"
+    log = serving.log.read_text()
+    assert "403" not in log, log
+
+
+def test_kills_of_everything_leave_each_pod_bound_once_and_no_node_overfull(
+    api: RealKubernetes, serving: Serving
+) -> None:
+    rng = random.Random(31)
+    nodes = a_cluster(api, rng, NODES)
+    recorder = Recorder(api)
+    serving.start()
+    api.create_all([a_pod(rng, f"p{n}", seconds=2.0) for n in range(PODS)])
+    deleted: set[str] = set()
+    for kill in range(KILLS):
+        time.sleep(rng.uniform(0.5, 3.0))
+        serving.end(signal.SIGKILL)
+        if kill % 5 == 2:
+            api.kill("kube-apiserver", wait=True)
+        if kill % 5 == 4:
+            api.kill("etcd", wait=True)
+        if kill % 3 == 1 and len(deleted) < NODES // 10:
+            name = rng.choice([one for one in nodes if one not in deleted])
+            deleted.add(name)
+            api.call("DELETE", f"/api/v1/nodes/{name}")
+            for one in api.pods(f"fieldSelector=spec.nodeName={name}"):  # as the garbage collector would
+                api.call(
+                    "DELETE",
+                    f"/api/v1/namespaces/default/pods/{one['metadata']['name']}",
+                    {"gracePeriodSeconds": 0},
+                )
+        serving.start()
+    until(
+        lambda: all(one["status"]["phase"] in ("Succeeded", "Failed") for one in api.pods("limit=100000")),
+        "all pods end",
+    )
+    recorder.close()
+    assert violations(recorder.events, nodes) == []
+    found = api.pods("limit=100000")
+    assert len(found) + sum(kind == "DELETED" for kind, _ in recorder.events) == PODS
+    serving.end()
+    store = open_store(serving.store)
+    try:
+        again = replay(store)
+    finally:
+        store.close()
+    assert again.differences == []
+    assert again.placements >= PODS - sum(kind == "DELETED" for kind, _ in recorder.events)
+    print(f"{PODS} pods, {NODES} nodes, {KILLS} kills, {len(deleted)} nodes deleted: {again.placements} placements")
+
+
+def test_a_standby_takes_over(api: RealKubernetes, serving: Serving, tmp_path: Path) -> None:
+    api.create(api.node("n1", 8, "16Gi"))
+    serving.start()
+    api.create(pod("a", "1"))
+    until(lambda: api.pods("fieldSelector=spec.nodeName=n1"), "the first pod is bound")
+    (tmp_path / "other").mkdir()
+    standby = Serving(api, tmp_path / "other")
+    standby.start()
+    until(lambda: "waiting for the lease" in standby.log.read_text(), "the standby waits")
+    serving.end(signal.SIGKILL)
+    api.create(pod("b", "1"))
+    until(lambda: len(api.pods("fieldSelector=spec.nodeName=n1")) == 2, "the second pod is bound")
+    standby.end()
