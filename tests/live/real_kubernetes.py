@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -50,10 +51,18 @@ class RealKubernetes:
         self._token = config["users"][0]["user"]["token"]
         self._tls = ssl.create_default_context(cafile=config["clusters"][0]["cluster"]["certificate-authority"])
         self._local = threading.local()
+        self._opened: list[http.client.HTTPSConnection] = []
 
     def connection(self) -> http.client.HTTPSConnection:
         """Return a new connection."""
-        return http.client.HTTPSConnection(*self._address, context=self._tls, timeout=60)
+        made = http.client.HTTPSConnection(*self._address, context=self._tls, timeout=60)
+        self._opened.append(made)
+        return made
+
+    def close(self) -> None:
+        """Close all connections."""
+        for one in self._opened:
+            one.close()
 
     def headers(self) -> dict[str, str]:
         """Return what lets a request in."""
@@ -177,6 +186,7 @@ class Recorder:
         self.events: list[tuple[str, Object]] = []
         self.times: dict[str, dict[str, float]] = {}  # by uid: created, bound, ended
         self._version = api.call("GET", "/api/v1/pods?limit=1")["metadata"]["resourceVersion"]
+        self.gaps: list[str] = []  # a record with gaps proves nothing
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -189,22 +199,22 @@ class Recorder:
                 time.sleep(0.2)
 
     def _watch(self) -> None:
-        connection = self.api.connection()
         query = urlencode({"watch": "true", "resourceVersion": self._version, "timeoutSeconds": 30})
-        connection.request("GET", f"/api/v1/pods?{query}", None, self.api.headers())
-        answer = connection.getresponse()
-        if answer.status != 200:
-            answer.read()
-            time.sleep(0.2)
-            return
-        while not self._ending.is_set() and (line := answer.readline()):
-            event = json.loads(line)
-            if event["type"] == "ERROR":
-                raise AssertionError(f"the record has a gap: {event}")
-            seen = event["object"]
-            self._version = seen["metadata"]["resourceVersion"]
-            self._note(event["type"], seen)
-        connection.close()
+        with closing(self.api.connection()) as connection:
+            connection.request("GET", f"/api/v1/pods?{query}", None, self.api.headers())
+            with connection.getresponse() as answer:
+                if answer.status != 200:
+                    time.sleep(0.2)
+                    return
+                while not self._ending.is_set() and (line := answer.readline()):
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":
+                        if event["object"].get("code") == 410:
+                            self.gaps.append(event["object"]["message"])
+                        return
+                    seen = event["object"]
+                    self._version = seen["metadata"]["resourceVersion"]
+                    self._note(event["type"], seen)
 
     def _note(self, kind: str, seen: Object) -> None:
         now = time.monotonic()
@@ -217,8 +227,9 @@ class Recorder:
         self.on_event(kind, seen, now)
 
     def close(self) -> None:
-        """End."""
+        """End, within the time that a watch lasts."""
         self._ending.set()
+        self._thread.join()
 
 
 def millis(text: str) -> int:

@@ -80,6 +80,7 @@ def api() -> Iterator[RealKubernetes]:
         made.call("DELETE", f"/api/v1/namespaces/{space}/pods/{name}", {"gracePeriodSeconds": 0})
     for one in made.call("GET", "/api/v1/nodes")["items"]:
         made.call("DELETE", f"/api/v1/nodes/{one['metadata']['name']}")
+    made.close()
 
 
 @pytest.fixture
@@ -165,6 +166,7 @@ def test_kills_of_everything_leave_each_pod_bound_once_and_no_node_overfull(
         "all pods end",
     )
     recorder.close()
+    assert recorder.gaps == []
     assert violations(recorder.events, nodes) == []
     found = api.pods("limit=100000")
     assert len(found) + sum(kind == "DELETED" for kind, _ in recorder.events) == PODS
