@@ -105,7 +105,9 @@ SUBMIT = Command(
         Argument("argv", "-- ARGV...", "the command and its arguments; no shell", many=True),
         Option("needs", "--needs", "what the job needs (default: one CPU)", "cpu=2,memory=4G"),
         Option("job_type", "--type", "a type of the cluster, instead of needs", "NAME"),
-        Option("array", "--array", "many jobs, each with SLOTWISE_ARRAY_INDEX", "1-1000"),
+        Option(
+            "array", "--array", "many jobs, each with SLOTWISE_ARRAY_INDEX; 1,3,5-9%4: at most 4 active", "1-1000"
+        ),
         Option("name", "--name", "for people (default: the command)", "NAME"),
         Option("env", "--env", "without a value: that of this environment", "NAME[=VALUE]", repeatable=True),
         Option("cwd", "--cwd", "the working directory (default: this one)", "DIR"),

@@ -43,6 +43,7 @@ from slotwise.live.store.records import (
     Entry,
     Server,
 )
+from slotwise.live.throttle import Throttles
 from slotwise.live.typebook import TypeBook, Wish
 from slotwise.model import Cluster, JobType, ServerClass
 from slotwise.scheduling import Scheduler
@@ -87,6 +88,8 @@ class NewJob(NamedTuple):
     duration: float | None = None
     body: str = "{}"
     array: Sequence[int] | None = None
+    at_once: int | None = None
+    """of an array: so many jobs may be active at the same time; None: all"""
 
 
 @dataclass(slots=True)
@@ -133,6 +136,7 @@ class Ledger:
         self.lies: Counter[str] = Counter()
         """what engines said that cannot be, by kind"""
         self.types = TypeBook()
+        self.throttles = Throttles()
         self.outgoing = Outgoing()
         self.fault: str | None = None
         """the last thing that the policy did wrong"""
@@ -157,7 +161,8 @@ class Ledger:
         alike: dict[tuple[Any, float | None], tuple[str, str, str, Callable[[Hashable], Outcome]]] = {}
         begun = number = self.next_job
         rows, entries = self.batch.jobs, self.batch.entries
-        for wish, (tenant, _, _, _, label, key, duration, body, array) in zip(wishes, jobs, strict=True):
+        for wish, job in zip(wishes, jobs, strict=True):
+            tenant, _, _, _, label, key, duration, body, array, at_once = job
             spec = specs.get(body)
             if spec is None:
                 spec = specs[body] = self.next_spec
@@ -171,7 +176,7 @@ class Ledger:
                 known = alike[wish, duration] = name, f'{before}"job":', after, arrive
             name, before, after, arrive = known
             first = number
-            for index in ALONE if array is None else array:
+            for index in ALONE if array is None else array if at_once is None else array[:at_once]:
                 rows[number] = [
                     number, tenant, name, label, WAITING, None, 0, None, None, 0, now, None, None, None,
                     None if index is None else first, index, key if number == first else None, spec,
@@ -184,6 +189,15 @@ class Ledger:
                 else:
                     self._write(event, outcome, now)
                 number += 1
+            if array is not None and at_once is not None:
+                held = range(number, number + len(array) - at_once)
+                for number, index in zip(held, array[at_once:], strict=False):
+                    rows[number] = [
+                        number, tenant, name, label, WAITING, None, 0, None, None, 0, now, None, None, None,
+                        first, index, None, spec,
+                    ]  # fmt: skip
+                number = self.next_job = first + len(array)
+                self.throttles.add(first, at_once, range(first, held.start), held, job)
             if key is not None:
                 self.keys[tenant, key] = range(first, number)
         return list(range(begun, self.next_job))
@@ -192,10 +206,31 @@ class Ledger:
         """Withdraw a waiting job."""
         if number in self.live:
             raise InputError(f"job {number} runs", remedy="a running job is not cancelled but stopped")
+        if number in self.throttles:
+            self.throttles.drop(number)
+            self.batch.change(number, state=CANCELLED, ended=now)
+            return
         if number not in self.core:
             raise InputError(has_ended(number))
         self._apply(Cancel(number, now))
         self.batch.change(number, state=CANCELLED, ended=now)
+        self._fill_array(number, now)
+
+    def _fill_array(self, ended: int, now: float) -> None:
+        """A job has ended: submit the next held job of its array to the core."""
+        following = self.throttles.next_after(ended)
+        if following is None:
+            return
+        number, job = following
+        wish = wish_of(job)
+        try:
+            name, demand = self._types_for({wish: job}, [job], now)[wish]
+        except InputError as error:  # the cluster has changed since: no server can hold it any more
+            self.batch.change(number, state=FAILED, ended=now, reason=str(error))
+            self._fill_array(number, now)
+            return
+        self.batch.change(number, type=name)
+        self._apply(Submit(number, name, now, demand, job.duration))
 
     def end(self, number: int, now: float) -> None:
         """Cancel a waiting job; stop one that is placed or runs."""
@@ -376,6 +411,7 @@ class Ledger:
         event = Stop(fact.job, now, live.attempt) if stopped else Complete(fact.job, now, live.attempt)
         self.batch.change(fact.job, **columns)
         self._apply(event, note)
+        self._fill_array(fact.job, now)
 
     def refused(self, fact: Refused, now: float) -> None:
         """A placement was not carried out."""
@@ -515,6 +551,7 @@ class Ledger:
         state = CANCELLED if live.stop_asked else LOST
         self.batch.change(job, state=state, ended=now, reason=reason)
         self._apply(Stop(job, now, live.attempt), {"state": state, "reason": reason})
+        self._fill_array(job, now)
 
     def _meant(self, job: int, attempt: int, what: str) -> Live | None:
         """The live job that a fact is about; a fact about anything else is counted and changes nothing."""

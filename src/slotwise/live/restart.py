@@ -13,10 +13,13 @@ from slotwise.live.changes.target import Outgoing
 from slotwise.live.demands import DIGITS
 from slotwise.live.engines.protocol import Engine, ServerUp, Unknown
 from slotwise.live.epoch import go_on_from_facts
-from slotwise.live.ledger import AWAY, BY_ENGINE, Effects, Ledger, Live
+from slotwise.live.ledger import AWAY, BY_ENGINE, Effects, Ledger, Live, NewJob
 from slotwise.live.loop import Loop
 from slotwise.live.replay import CHANGE, Difference, core_of, difference, rows, step
+from slotwise.live.spec import AT_ONCE, MAX_ARRAY, plain
 from slotwise.live.store.protocol import Store
+from slotwise.live.store.records import PLACED, RUNNING, WAITING, Query
+from slotwise.live.store.records import Job as JobRow
 from slotwise.model import Cluster, JobType
 from slotwise.scheduling import Scheduler
 from slotwise.scheduling.compact import unpacked
@@ -108,9 +111,37 @@ def load(store: Store, setup: Setup) -> tuple[Ledger, dict[str, Any]]:
     ledger.servers = {server.name: server for server in store.servers()}
     for one in store.live():
         ledger.live[one.id] = Live(one.server, one.attempt, one.placed, one.state, one.on_loss, one.stop_asked)
+    hold_again(store, ledger)
     if diverged is not None:
         ledger.begin_epoch(diverged_at(diverged), opening, core.now)
     return ledger, body.get("settings", {})
+
+
+def hold_again(store: Store, ledger: Ledger) -> None:
+    """Find held jobs of arrays: jobs that wait in the store and that the core does not know."""
+    arrays: dict[int, list[tuple[JobRow, str]]] = {}
+    for job, body in store.throttled():
+        if job.id not in ledger.core and job.array_id is not None and isinstance(plain(body).get(AT_ONCE), int):
+            arrays.setdefault(job.array_id, []).append((job, body))
+    for array, held in arrays.items():
+        job, body = held[0]
+        spec = plain(body)
+        expected = [one for one in (spec.get("duration"), spec.get("time")) if one is not None]
+        new = NewJob(
+            job.tenant,
+            spec.get("type"),
+            spec.get("needs", {}),
+            spec.get("requires", {}),
+            duration=min(expected, default=None),
+        )
+        active = store.jobs(Query((WAITING, PLACED, RUNNING), array_id=array, limit=MAX_ARRAY, ascending=True))
+        ledger.throttles.add(
+            array,
+            spec[AT_ONCE],
+            [one.id for one in active if one.id in ledger.core],
+            [one.id for one, _ in held],
+            new,
+        )
 
 
 def diverged_at(diverged: Difference) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Required
 
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, with_config
@@ -14,6 +15,7 @@ from typing_extensions import TypedDict
 from slotwise.live.redirect import check as check_pattern
 
 MAX_ARRAY = 100_000
+AT_ONCE = "at_once"  # in what is kept of a submission: how many jobs of its array may be active
 LONGEST_TIME = 1e9  # seconds, 31 years
 NOT_KEPT = {"key", "array", "name", "tenant"}
 """of a submission: these stand in the job's own row"""
@@ -167,7 +169,9 @@ class JobSpec(TypedDict, total=False):
     ]
     array: Annotated[
         str | None,
-        Field(description="many jobs at once, such as 1-1000 or 0-90:10; each has SLOTWISE_ARRAY_INDEX"),
+        Field(
+            description="many jobs, such as 1-1000, 0-90:10 or 1,3,5-9%4 (at most 4 active); each has SLOTWISE_ARRAY_INDEX"
+        ),
         AfterValidator(an_array),
     ]
 
@@ -178,16 +182,41 @@ def body_of(spec: JobSpec) -> str:
     return to_json(kept).decode()
 
 
-def indices(array: str) -> range:
-    """The indices that "1-1000" or "0-90:10" means."""
-    match = re.fullmatch(r"(\d{1,9})-(\d{1,9})(?::(\d{1,9}))?", array)
-    first, last, step = (int(match[1]), int(match[2]), int(match[3] or 1)) if match else (0, 0, 0)
-    if match is None or step < 1 or last < first:
-        raise ValueError("is no range of indices; write it like 1-1000 or 0-90:10")
-    found = range(first, last + 1, step)
-    if len(found) > MAX_ARRAY:
-        raise ValueError(f"has {len(found):,} jobs; at most {MAX_ARRAY:,} at once")
+def at_once(array: str) -> int | None:
+    """Return how many jobs of an array may be active at the same time: the number behind %; None: all."""
+    _, percent, number = array.partition("%")
+    if not percent:
+        return None
+    if not (number.isascii() and number.isdigit() and 0 < int(number) <= MAX_ARRAY):
+        raise ValueError(f"%{number} is no number of jobs; write it like 1-1000%4")
+    return int(number)
+
+
+def indices(array: str) -> Sequence[int]:
+    """Return the indices that "1-1000", "0-90:10" or "1,3,5-9%4" means, in this order.
+
+    >>> list(indices("1,3,5-9:2%4"))
+    [1, 3, 5, 7, 9]
+    """
+    at_once(array)
+    parts = [_range_of(part) for part in array.partition("%")[0].split(",")]
+    total = sum(map(len, parts))
+    if total > MAX_ARRAY:
+        raise ValueError(f"has {total:,} jobs; at most {MAX_ARRAY:,} at once")
+    if len(parts) == 1:
+        return parts[0]
+    found = [index for part in parts for index in part]
+    if len(set(found)) < len(found):
+        raise ValueError("names an index twice")
     return found
+
+
+def _range_of(text: str) -> range:
+    match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", text)
+    first, last, step = (int(match[1]), int(match[2] or match[1]), int(match[3] or 1)) if match else (0, 0, 0)
+    if match is None or step < 1 or last < first:
+        raise ValueError("is no range of indices; write it like 1-1000, 0-90:10 or 1,3,5-9%4")
+    return range(first, last + 1, step)
 
 
 def plain(spec: Any) -> dict[str, Any]:

@@ -92,7 +92,9 @@ async def cancel_jobs(house: House, what: Cancelling, caller: Caller) -> Cancell
 def end_all(numbers: list[int], ledger: Ledger, now: float) -> dict[int, str]:
     """End these jobs; why some were not."""
     errors: dict[int, str] = {}
-    for number in numbers:
+    for number in sorted(
+        numbers, key=lambda one: one not in ledger.throttles
+    ):  # held jobs first: none shall take a place
         try:
             ledger.end(number, now)
         except InputError as error:

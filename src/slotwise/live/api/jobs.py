@@ -17,7 +17,7 @@ from slotwise.live.api.models import Explained, JobDetail, JobPage, JobView, Sub
 from slotwise.live.api.submissions import BULK, ONE, off_the_loop, read_many, read_one
 from slotwise.live.auth import EVERYONE, Caller, check_account
 from slotwise.live.ledger import Ledger, NewJob, how_many
-from slotwise.live.spec import MAX_ARRAY, JobSpec, body_of, indices, plain
+from slotwise.live.spec import AT_ONCE, MAX_ARRAY, JobSpec, at_once, body_of, indices, plain
 from slotwise.live.store.records import ORDERS, STATES
 from slotwise.live.store.records import Query as JobQuery
 from slotwise.live.time_limits import TimeLimits
@@ -64,8 +64,10 @@ def new_job(spec: JobSpec, caller: Caller, times: TimeLimits) -> NewJob:
     limit = times.of(tenant, spec.get("time"))
     if limit is not None:
         spec = {**spec, "time": limit}
-    expected = [one for one in (spec.get("duration"), limit) if one is not None]
     array = spec.get("array")
+    limited = None if array is None else at_once(array)
+    kept = body_of(spec if limited is None else {**spec, AT_ONCE: limited})  # type: ignore[misc]
+    expected = [one for one in (spec.get("duration"), limit) if one is not None]
     return NewJob(
         tenant,
         spec.get("type"),
@@ -74,13 +76,17 @@ def new_job(spec: JobSpec, caller: Caller, times: TimeLimits) -> NewJob:
         spec.get("name", ""),
         spec.get("key"),
         min(expected, default=None),
-        body_of(spec),
+        kept,
         None if array is None else indices(array),
+        limited,
     )
 
 
 def explained(ledger: Ledger, number: int, now: float) -> str:
     """Return why a job waits or runs, or that it is being stopped."""
+    if number in ledger.throttles:
+        most = ledger.throttles.at_once(number)
+        return f"job {number} waits: at most {most} jobs of its array are active at the same time, and {most} are"
     live = ledger.live.get(number)
     if live is not None and live.stop_asked:
         return f"job {number} is being stopped on server {live.server}: it was asked to end, and its end is not known yet"

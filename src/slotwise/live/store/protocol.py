@@ -80,6 +80,9 @@ class Store(Protocol):
     def live(self) -> list[LiveJob]:
         """All jobs that are placed or run."""
 
+    def throttled(self) -> list[tuple[Job, str]]:
+        """Waiting jobs, with what they execute, of arrays of which only some jobs may be active; by number."""
+
     def counts(self) -> dict[str, int]:
         """How many jobs there are in each state."""
 

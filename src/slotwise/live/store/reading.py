@@ -128,6 +128,15 @@ class Reading(ABC):
             found += [LiveJob(*row)._replace(stop_asked=bool(row[5])) for row in rows]
         return found
 
+    def throttled(self) -> list[tuple[Job, str]]:
+        columns = ", ".join(f"job.{name}" for name in Job._fields)
+        rows = self.ask(
+            f"SELECT {columns}, body FROM job JOIN spec ON spec.id = job.spec"
+            " WHERE state = 'waiting' AND array_id IS NOT NULL AND body LIKE ? ORDER BY job.id",
+            ('%"at_once":%',),
+        )
+        return [(Job(*row[:-1]), row[-1]) for row in rows]
+
     def counts(self) -> dict[str, int]:
         return {row[0]: row[1] for row in self.ask("SELECT state, count(*) FROM job GROUP BY state")}
 
