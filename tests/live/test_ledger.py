@@ -221,7 +221,7 @@ def test_every_demand_finds_a_type_that_covers_it() -> None:
 
 def test_specs_and_ranges() -> None:
     assert list(indices("3-9:3")) == [3, 6, 9]
-    for wrong in ("", "5-1", "1-2:0", "a-b", "0-99999999", "1"):
+    for wrong in ("", "5-1", "1-2:0", "a-b", "0-99999999", "1,"):
         with pytest.raises(ValueError, match="range|at most"):
             indices(wrong)
     checked = TypeAdapter(JobSpec).validate_python
