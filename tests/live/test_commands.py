@@ -282,15 +282,15 @@ def test_asyncio(process: Process) -> None:
         async with AsyncClient(process.address, token=own_token(process)) as client:
             made = await client.submit_many([{"argv": ["echo", "a"]}, {"argv": ["false"]}])
             codes = [job.exit_code for job in sorted(await client.wait(made, timeout=PATIENCE))]
-            output = b"".join([piece async for piece in client.output(made[0])])
+            output = b"".join([piece async for piece in client.output(made[0].id)])
             rows = [row["seq"] async for row in client.events(0, follow=False)]
             assert rows == sorted(set(rows))
             listed = [job.id async for job in client.jobs(limit=2)]
             long = await client.submit(["sleep", "60"])
             assert await client.wait([long], timeout=0.01) == []
-            while (await client.job(long)).state == "waiting":
+            while (await long.status()).state == "waiting":
                 pass  # for jobs of the tests before
-            await client.stop(long)
+            await client.stop(long.id)
             return codes, output, len(listed)
 
     assert asyncio.run(side_by_side()) == ([0, 1], b"a\n", 2)

@@ -150,6 +150,18 @@ def serve(
             "--apply", help="take over what differs in the cluster file since the last start; see `slotwise apply`"
         ),
     ] = False,
+    socket: Annotated[
+        Path | None,
+        typer.Option(
+            "--socket", metavar="PATH", help="the Unix socket for this machine (default: in the state folder)"
+        ),
+    ] = None,
+    peers: Annotated[
+        str | None,
+        typer.Option(
+            "--peers", metavar="ROLE", help="let other users of this machine in through the socket: read or submit"
+        ),
+    ] = None,
     json_logs: Annotated[bool, typer.Option("--json-logs", help="log in lines of JSON")] = False,
 ) -> None:
     """Run the scheduler: accept jobs, place them, start them, survive restarts. SIGTERM ends it; jobs go on.
@@ -170,6 +182,8 @@ def serve(
 
     if local and engine not in (None, "local"):
         raise InputError(f"is given beside --engine {engine}", where="--local", remedy="leave one of them out")
+    if peers not in (None, "read", "submit"):
+        raise InputError(f"is {peers!r}", where="--peers", remedy="use read or submit")
     if (certificate is None) != (key is None):
         raise InputError("needs the other", where="--certificate and --key", remedy="give both")
     chosen = engine or ("local" if local or source is None else "simulated")
@@ -202,6 +216,8 @@ def serve(
         TimeLimits(by_tenant(default_time or (), "--default-time"), by_tenant(max_time or (), "--max-time")),
         apply,
         demo,
+        socket.absolute() if socket is not None else None,
+        peers,
     )
     with nullcontext() if json_logs else shown():
         run(options)

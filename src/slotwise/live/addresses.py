@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from slotwise.errors import InputError
+from slotwise.live.unix_sockets import SYSTEM
 
 DEFAULT = "http://127.0.0.1:8700"
 SCHEMES = ("http://", "https://", "unix:///")
@@ -35,6 +36,11 @@ def token_file(host: str, port: int) -> Path:
     if host in HERE:
         host = "127.0.0.1"
     return state_folder() / f"token-{host.replace(':', '_')}-{port}"
+
+
+def socket_file(host: str, port: int) -> Path:
+    """Return the Unix socket of a service on this machine that listens on this port, too."""
+    return token_file(host, port).with_name(token_file(host, port).name.replace("token-", "socket-", 1))
 
 
 def config_file() -> Path:
@@ -66,17 +72,54 @@ def read_profile(name: str) -> dict[str, Any]:
 
 
 def find_address(server: str | None = None, token: str | None = None, profile: str | None = None) -> Address:
-    """Return the address to use. Arguments come first, then the environment, then the profile, then this machine."""
-    profile = profile or os.environ.get("SLOTWISE_PROFILE")
-    kept = read_profile(profile) if profile is not None else {}
-    url = (server or os.environ.get("SLOTWISE_SERVER") or kept.get("server") or DEFAULT).rstrip("/")
+    """Return the address to use. URL and token come from one source: arguments, else a profile, else the environment, else this machine.
+
+    A service on this machine is reached through its Unix socket, without a token, where there is one and no token is named.
+    """
+    if profile is None and server is None:
+        profile = os.environ.get("SLOTWISE_PROFILE")
+    elif profile is not None and server is not None:
+        raise InputError("is given beside a profile", where="--server", remedy="leave one of them out")
+    kept: dict[str, str | None] = {}
+    if profile is not None:
+        kept = read_profile(profile)
+    elif server is None or server.rstrip("/") == os.environ.get("SLOTWISE_SERVER", server).rstrip("/"):
+        kept = {name: os.environ.get(f"SLOTWISE_{name.upper()}") for name in ("server", "token")}
+    url, token = (server or kept.get("server") or "").rstrip("/"), token or kept.get("token") or None
+    if not url:
+        found = next(
+            (path for path in (socket_file("127.0.0.1", 8700), SYSTEM) if token is None and path.is_socket()), None
+        )
+        if found is not None:
+            return Address(f"unix://{quote(str(found))}", None)
+        url = DEFAULT
     if not url.startswith(SCHEMES):
         raise InputError(f"{url!r} is no address", where="--server", remedy=f"write it like {DEFAULT}")
-    found = token or os.environ.get("SLOTWISE_TOKEN") or kept.get("token")
-    if found is None and not url.startswith("unix:"):
-        parts = urlsplit(url)
+    if url.startswith("unix:"):
+        return Address(url, token)
+    parts = urlsplit(url)
+    try:
+        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        raise InputError(
+            f"{url!r} has no valid port", where="--server", remedy=f"write it like {DEFAULT}"
+        ) from None
+    if token is None and is_here(host):
+        if parts.scheme == "http" and socket_file(host, port).is_socket():
+            return Address(f"unix://{quote(str(socket_file(host, port)))}", None)
         try:
-            found = token_file(parts.hostname or "", parts.port or 80).read_text().strip()
+            token = token_file(host, port).read_text().strip()
         except OSError:
-            found = None
-    return Address(url, found)
+            token = None
+    if token is not None and parts.scheme == "http" and not is_here(host):
+        raise InputError(
+            f"a token would be sent to {host} in clear",
+            where="--server",
+            remedy="use https://, or a tunnel (ssh -L)",
+        )
+    return Address(url, token)
+
+
+def is_here(host: str) -> bool:
+    """Return whether a name is one of this machine for its own programs."""
+    return host in HERE or host.startswith("127.")

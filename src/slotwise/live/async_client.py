@@ -1,166 +1,144 @@
-"""The client for asyncio: the same as `Client`, with `await`."""
+"""The client for asyncio: `AsyncClient` has the methods of `Client`, with `await`. Requests are made in threads."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import Any
-from urllib.parse import quote
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
-import httpx
+from slotwise.live.client import Client, Handle, Job
+from slotwise.live.transport import Answer
 
-from slotwise.live.addresses import find_address
-from slotwise.live.client import (
-    ENDED,
-    PIECE,
-    Job,
-    Rhythm,
-    events_in,
-    first_page,
-    job_of,
-    next_page,
-    place_of,
-    submission,
-)
-from slotwise.live.transport import TIMEOUT, ServiceError, absent, problem_of
+T = TypeVar("T")
+END = object()
+
+
+async def in_threads(make: Callable[[], Iterator[T]]) -> AsyncIterator[T]:
+    """Yield what an iterator gives; each step runs in a thread."""
+    iterator = make()
+    while True:
+        item = await asyncio.to_thread(next, iterator, END)
+        if item is END:
+            return
+        yield item  # type: ignore[misc]
+
+
+class AsyncHandle:
+    """A submitted job."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle, self.id = handle, handle.id
+
+    def __repr__(self) -> str:
+        return f"<job {self.id}>"
+
+    async def status(self) -> Job:
+        """Return the job as it is now."""
+        return await asyncio.to_thread(self._handle.status)
+
+    async def done(self) -> bool:
+        """Return whether the job has ended."""
+        return await asyncio.to_thread(self._handle.done)
+
+    async def running(self) -> bool:
+        """Return whether the job runs now."""
+        return await asyncio.to_thread(self._handle.running)
+
+    async def cancelled(self) -> bool:
+        """Return whether the job was cancelled or stopped."""
+        return await asyncio.to_thread(self._handle.cancelled)
+
+    async def cancel(self) -> bool:
+        """Cancel the job if it still waits."""
+        return await asyncio.to_thread(self._handle.cancel)
+
+    async def result(self, timeout: float | None = None) -> Job:
+        """Wait until the job has ended."""
+        return await asyncio.to_thread(self._handle.result, timeout)
+
+    async def output(self) -> bytes:
+        """Return everything that the job wrote."""
+        return await asyncio.to_thread(self._handle.output)
 
 
 class AsyncClient:
-    """The same for asyncio."""
+    """The client for asyncio."""
 
     def __init__(self, server: str | None = None, token: str | None = None, profile: str | None = None) -> None:
-        self.address = find_address(server, token, profile)
-        headers = {"Authorization": f"Bearer {self.address.token}"} if self.address.token else {}
-        self._http = httpx.AsyncClient(base_url=self.address.url, headers=headers, timeout=TIMEOUT)
+        self._client = Client(server, token, profile)
+        self.address = self._client.address
 
     async def __aenter__(self) -> AsyncClient:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._http.aclose()
+        self._client.close()
 
-    async def call(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """Any request; an error of the service is raised in its own words."""
-        try:
-            answer = await self._http.request(method, path, **options)
-        except httpx.HTTPError as error:
-            raise absent(self.address.url, error) from None
-        if not answer.is_success:
-            raise problem_of(answer.status_code, answer.reason_phrase, answer.content)
-        return answer
+    async def call(self, method: str, path: str, **options: Any) -> Answer:
+        """Make any request; an error of the service is raised in its own words."""
+        return await asyncio.to_thread(self._client.call, method, path, **options)
 
-    async def submit(self, argv: Sequence[str], **options: Any) -> int:
-        """Submit a command; the job's number."""
-        answer = await self.call("POST", "/v1/jobs", json=submission(argv, options))
-        return int(answer.json()["id"])
+    async def submit(self, argv: Sequence[str], **options: Any) -> AsyncHandle:
+        """Submit a command; options are the keys of the API: needs, type, env, cwd, name, key, on_loss, array, ..."""
+        return AsyncHandle(await asyncio.to_thread(self._client.submit, argv, **options))
 
-    async def submit_many(self, jobs: Sequence[dict[str, Any]]) -> list[int]:
-        """Submit many: all or none."""
-        answer = await self.call("POST", "/v1/jobs/bulk", json=list(jobs))
-        return [int(number) for number in answer.json()["ids"]]
+    async def submit_many(self, jobs: Sequence[dict[str, Any]]) -> list[AsyncHandle]:
+        """Submit many jobs, each a mapping with `argv` and the other keys of the API: all or none."""
+        return [AsyncHandle(handle) for handle in await asyncio.to_thread(self._client.submit_many, jobs)]
 
     async def job(self, number: int) -> Job:
-        """One job."""
-        return job_of((await self.call("GET", f"/v1/jobs/{number}")).json())
+        """Return one job."""
+        return await asyncio.to_thread(self._client.job, number)
 
     async def cancel(self, number: int) -> Job:
-        """Withdraw a waiting job."""
-        return job_of((await self.call("POST", f"/v1/jobs/{number}/cancel")).json())
+        """Cancel a waiting job."""
+        return await asyncio.to_thread(self._client.cancel, number)
 
     async def stop(self, number: int) -> Job:
-        """End a running job."""
-        return job_of((await self.call("POST", f"/v1/jobs/{number}/stop")).json())
+        """Stop a running job."""
+        return await asyncio.to_thread(self._client.stop, number)
 
     async def explain(self, what: int | str) -> str:
-        """Why a job runs or waits (by its number), or what a server does (by its name)."""
-        return str((await self.call("GET", f"{place_of(what)}/explain")).json()["text"])
+        """Return why a job runs or waits (by its number), or what a server does (by its name)."""
+        return await asyncio.to_thread(self._client.explain, what)
 
-    async def jobs(self, *, limit: int | None = None, **conditions: Any) -> AsyncIterator[Job]:
-        """Jobs that meet the conditions (state, type, server, array, name, tenant, id), page by page."""
-        asked: dict[str, Any] | None = first_page(limit, conditions)
-        while asked is not None:
-            page = (await self.call("GET", "/v1/jobs", params=asked)).json()
-            for one in page["jobs"]:
-                yield job_of(one)
-            asked = next_page(asked, page, limit)
-            limit = None if limit is None else limit - len(page["jobs"])
+    def jobs(self, *, limit: int | None = None, **conditions: Any) -> AsyncIterator[Job]:
+        """Yield jobs that meet the conditions (state, type, server, array, name, tenant, id), page by page."""
+        return in_threads(lambda: self._client.jobs(limit=limit, **conditions))
 
-    async def output(self, number: int, *, follow: bool = False) -> AsyncIterator[bytes]:
-        """What a job wrote, piece by piece; with `follow` until it has ended."""
-        offset = 0
-        while True:
-            answer = await self.call("GET", f"/v1/jobs/{number}/output", params={"offset": offset})
-            if answer.content:
-                yield answer.content
-                offset = int(answer.headers["x-next-offset"])
-            elif not follow or answer.headers["x-state"] in ENDED:
-                return
-            else:
-                await asyncio.sleep(0.2)
+    def output(self, number: int, *, follow: bool = False) -> AsyncIterator[bytes]:
+        """Yield what a job wrote, piece by piece; with `follow` until it has ended."""
+        return in_threads(lambda: self._client.output(number, follow=follow))
 
-    async def as_completed(self, jobs: Iterable[int], timeout: float | None = None) -> AsyncIterator[Job]:
-        """Jobs as they end."""
-        left, rhythm = set(jobs), Rhythm(timeout)
-        while left:
-            ended: list[Job] = []
-            numbers = sorted(left)
-            try:
-                for at in range(0, len(numbers), PIECE):
-                    ended += [job async for job in self.jobs(id=numbers[at : at + PIECE], state=list(ENDED))]
-            except ServiceError as error:
-                rhythm.bear(error)
-            left -= {job.id for job in ended}
-            for job in ended:
-                yield job
-            if left:
-                if rhythm.over:
-                    return
-                await asyncio.sleep(rhythm.pause(bool(ended)))
+    def as_completed(self, jobs: Iterable[int | AsyncHandle], timeout: float | None = None) -> AsyncIterator[Job]:
+        """Yield jobs as they end."""
+        numbers = [job.id if isinstance(job, AsyncHandle) else job for job in jobs]
+        return in_threads(lambda: self._client.as_completed(numbers, timeout))
 
-    async def wait(self, jobs: Iterable[int], timeout: float | None = None) -> list[Job]:
-        """Wait for all of them; those that ended in time."""
+    async def wait(self, jobs: Iterable[int | AsyncHandle], timeout: float | None = None) -> list[Job]:
+        """Wait for all jobs; return those that ended in time."""
         return [job async for job in self.as_completed(jobs, timeout)]
 
     async def servers(self) -> list[dict[str, Any]]:
-        """All servers."""
-        found: list[dict[str, Any]] = (await self.call("GET", "/v1/servers")).json()
-        return found
+        """Return all servers."""
+        return await asyncio.to_thread(self._client.servers)
 
     async def drain(self, name: str, reason: str = "asked for") -> dict[str, Any]:
-        """The server takes no more jobs."""
-        answer = await self.call("POST", f"/v1/servers/{quote(name, '')}/drain", json={"reason": reason})
-        found: dict[str, Any] = answer.json()
-        return found
+        """Drain a server."""
+        return await asyncio.to_thread(self._client.drain, name, reason)
 
     async def resume(self, name: str) -> dict[str, Any]:
-        """It takes jobs again."""
-        found: dict[str, Any] = (await self.call("POST", f"/v1/servers/{quote(name, '')}/resume")).json()
-        return found
+        """Let a drained server take jobs again."""
+        return await asyncio.to_thread(self._client.resume, name)
 
     async def cluster(self) -> dict[str, Any]:
-        """Types, classes, policy."""
-        found: dict[str, Any] = (await self.call("GET", "/v1/cluster")).json()
-        return found
+        """Return types, classes and policy."""
+        return await asyncio.to_thread(self._client.cluster)
 
     async def change(self, **what: Any) -> dict[str, Any]:
-        """Another policy, other types or classes, while jobs run."""
-        found: dict[str, Any] = (await self.call("PATCH", "/v1/cluster", json=what)).json()
-        return found
+        """Change the policy, types or classes while jobs run."""
+        return await asyncio.to_thread(self._client.change, **what)
 
-    async def events(self, after: int | None = None, *, follow: bool = True) -> AsyncIterator[dict[str, Any]]:
-        """The journal, row by row; each has `seq`."""
-        asked: dict[str, Any] = {"follow": follow} | ({} if after is None else {"after": after})
-        seq = 0
-        try:
-            async with self._http.stream(
-                "GET", "/v1/events", params=asked, timeout=httpx.Timeout(TIMEOUT, read=None)
-            ) as answer:
-                if not answer.is_success:
-                    raise problem_of(answer.status_code, answer.reason_phrase, await answer.aread())
-                async for line in answer.aiter_lines():
-                    for event in events_in([f"id: {seq}", line]):
-                        yield event
-                    if line.startswith("id: "):
-                        seq = int(line[4:])
-        except httpx.HTTPError as error:
-            raise absent(self.address.url, error) from None
+    def events(self, after: int | None = None, *, follow: bool = True) -> AsyncIterator[dict[str, Any]]:
+        """Yield the journal, row by row; each row has `seq`."""
+        return in_threads(lambda: self._client.events(after, follow=follow))

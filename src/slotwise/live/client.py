@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
+from slotwise.errors import InputError
 from slotwise.live.addresses import find_address
 from slotwise.live.transport import Answer, ServiceError, Transport
 
@@ -58,6 +59,12 @@ def job_of(values: dict[str, Any]) -> Job:
 
 def submission(argv: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
     """Return a job as the API takes it. The working directory is made absolute: the service does not know the caller's."""
+    if isinstance(argv, str | bytes):
+        raise InputError(
+            f"{argv!r} is one text",
+            where="argv",
+            remedy="give a list, such as ['echo', 'hi'] or ['sh', '-c', '...']",
+        )
     given = {name: value for name, value in options.items() if value is not None}
     for name in ("cwd", "stdin", "stdout", "stderr"):
         if name in given:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import logging
+import os
 import signal
 import socket
 import sys
@@ -17,15 +19,18 @@ import uvicorn
 
 from slotwise.core.contract.hooks import HOOKS
 from slotwise.errors import InputError, SlotwiseError
+from slotwise.live import unix_sockets
+from slotwise.live.addresses import socket_file
 from slotwise.live.api.app import make_app
 from slotwise.live.api.connections import Connection, notice_lost_peers
 from slotwise.live.api.gate import LOOPBACK
 from slotwise.live.api.limits import RATE, WAITING, Limits
-from slotwise.live.auth import Guard, keep_own_token
+from slotwise.live.auth import Guard, account_name, keep_own_token
 from slotwise.live.changes.starting import Source
 from slotwise.live.dashboard.sessions import Sessions, keep_key
 from slotwise.live.demo import DemoEngine, Visitor
 from slotwise.live.demo import setup as demo_setup
+from slotwise.live.engines.protocol import Engine
 from slotwise.live.home import Home
 from slotwise.live.restart import Setup
 from slotwise.live.retention import DAY, Retention
@@ -69,6 +74,10 @@ class Options(NamedTuple):
     apply: bool = False
     """take over what differs in the cluster file"""
     demo: bool = False
+    socket: Path | None = None
+    """the Unix socket; None: beside the token file"""
+    peers: str | None = None
+    """the role of other users of this machine who come through the socket; None: they are refused"""
 
 
 class JsonLines(logging.Formatter):
@@ -102,14 +111,19 @@ SWITCH_SECONDS = 0.0005
 
 
 class Server(uvicorn.Server):
-    """Says when it listens."""
+    """Listens on a Unix socket, too, and says when it listens."""
 
-    def __init__(self, config: uvicorn.Config, address: str, service: Service) -> None:
+    def __init__(self, config: uvicorn.Config, address: str, service: Service, unix: socket.socket) -> None:
         super().__init__(config)
-        self.address, self.service = address, service
+        self.address, self.service, self.unix = address, service, unix
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+
+        def connection() -> Connection:
+            return Connection(self.config, self.server_state, self.lifespan.state)
+
+        self.servers.append(await asyncio.get_running_loop().create_unix_server(connection, sock=self.unix))
         print(f"listening on {self.address}", flush=True)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -145,6 +159,26 @@ def compile_ahead(setup: Setup) -> None:
         policy = make_policy(setup.policy, **setup.options)
         drivers = (ahead.SCHEDULER, ahead.REST)
         ahead.compile_pieces(ahead.pieces_of(policy, ("join", *HOOKS), drivers, everything=True))
+
+
+def say_isolation(engine: Engine, peers: str | None) -> None:
+    """Say at the start what separates tenants, and refuse to let other users in where nothing does."""
+    if engine.name != "local":
+        return
+    separate = getattr(engine, "runs_as_submitter", False)
+    if separate:
+        log.info("jobs run as the users who submit them")
+        return
+    if peers == "submit":
+        raise InputError(
+            "lets other users execute commands as the user of this service",
+            where="--peers",
+            remedy="run the service as root, so that jobs run as their users; or use --peers read",
+        )
+    log.warning(
+        "all jobs run as user %s: tenants are no isolation; a job can read the store, the tokens and the outputs of other jobs",
+        account_name(os.geteuid()),
+    )
 
 
 def serve(options: Options) -> None:
@@ -185,7 +219,10 @@ def serve(options: Options) -> None:
     visitor = Visitor(service, ready.engine, speed=options.speed) if isinstance(ready.engine, DemoEngine) else None
     try:
         port = sock.getsockname()[1]
-        guard = Guard(store)
+        guard = Guard(store, options.peers)
+        path = options.socket or socket_file(options.host, port)
+        unix = unix_sockets.listen(path, for_all=options.peers is not None)
+        say_isolation(ready.engine, options.peers)
         keep_own_token(guard, options.host, port)
         hosts = {*LOOPBACK, options.host, socket.gethostname(), socket.getfqdn(), *options.names}
         scheme = "http" if options.certificate is None else "https"
@@ -215,7 +252,10 @@ def serve(options: Options) -> None:
         sys.setswitchinterval(SWITCH_SECONDS)
         if visitor is not None:
             visitor.start()
-        Server(config, f"{scheme}://{shown}:{port}", service).run(sockets=[sock])
+        try:
+            Server(config, f"{scheme}://{shown}:{port}", service, unix).run(sockets=[sock])
+        finally:
+            path.unlink(missing_ok=True)
     finally:
         if visitor is not None:
             visitor.stop()

@@ -17,6 +17,7 @@ from slotwise.live.addresses import Address
 from slotwise.live.wire import Connection, Response
 
 TIMEOUT = 60.0  # seconds without an answer
+MOST_IDLE = 8  # connections that are kept
 
 
 class ServiceError(SlotwiseError):
@@ -63,19 +64,21 @@ def absent(url: str, error: object) -> ServiceError:
 
 
 class Transport:
-    """Requests to one service over one kept connection. Threads may share it."""
+    """Requests to one service over kept connections, one for each thread that asks at the same time."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
         self._headers = {"Authorization": f"Bearer {address.token}"} if address.token else {}
         self._prefix = "" if address.url.startswith("unix:") else urlsplit(address.url).path.rstrip("/")
-        self._kept: Connection | None = None
+        self._idle: list[Connection] = []
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connections."""
         with self._lock:
-            self._drop()
+            for connection in self._idle:
+                connection.close()
+            self._idle.clear()
 
     def call(
         self,
@@ -92,8 +95,7 @@ class Transport:
         if json is not None:
             data = jsons.dumps(json).encode()
             sent["Content-Type"] = "application/json"
-        with self._lock:
-            response, content = self._exchange(method, self._prefix + with_query(path, params), data, sent)
+        response, content = self._exchange(method, self._prefix + with_query(path, params), data, sent)
         if not 200 <= response.status < 300:
             raise problem_of(response.status, response.reason, content)
         return Answer(response.status, response.headers, content)
@@ -101,7 +103,7 @@ class Transport:
     def lines(self, path: str, params: Mapping[str, Any] | None = None) -> Iterator[str]:
         """Yield the lines of an answer as they arrive, on a connection of their own."""
         try:
-            with closing(Connection(self.address.url, TIMEOUT)) as connection:
+            with closing(self._connect()) as connection:
                 response = connection.request("GET", self._prefix + with_query(path, params), None, self._headers)
                 if response.status != 200:
                     raise problem_of(response.status, response.reason, response.read())
@@ -114,27 +116,37 @@ class Transport:
     def _exchange(
         self, method: str, target: str, data: bytes | None, headers: Mapping[str, str]
     ) -> tuple[Response, bytes]:
-        if self._kept is not None and self._kept.is_stale():
-            self._drop()
-        reused = self._kept is not None
+        connection = self._take()
+        reused = connection is not None
         try:
-            if self._kept is None:
-                self._kept = Connection(self.address.url, TIMEOUT)
-            response = self._kept.request(method, target, data, headers)
+            connection = connection or self._connect()
+            response = connection.request(method, target, data, headers)
             content = response.read()
         except OSError as error:
-            self._drop()
+            if connection is not None:
+                connection.close()
             if reused and method == "GET":  # other methods are not repeated: the service may have acted
                 return self._exchange(method, target, data, headers)
             raise absent(self.address.url, error) from None
-        if response.closes:
-            self._drop()
+        with self._lock:
+            if response.closes or len(self._idle) >= MOST_IDLE:
+                connection.close()
+            else:
+                self._idle.append(connection)
         return response, content
 
-    def _drop(self) -> None:
-        if self._kept is not None:
-            self._kept.close()
-            self._kept = None
+    def _connect(self) -> Connection:
+        return Connection(self.address.url, TIMEOUT, secret=self.address.token is not None)
+
+    def _take(self) -> Connection | None:
+        """Return a kept connection that the service has not closed."""
+        with self._lock:
+            while self._idle:
+                connection = self._idle.pop()
+                if not connection.is_stale():
+                    return connection
+                connection.close()
+        return None
 
 
 def with_query(path: str, params: Mapping[str, Any] | None) -> str:

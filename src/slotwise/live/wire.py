@@ -10,8 +10,13 @@ import select
 import socket
 from collections.abc import Iterator, Mapping
 from io import BufferedReader
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
+
+from slotwise.live import unix_sockets
+from slotwise.live.addresses import is_here
+from slotwise.live.listeners import stranger
 
 LONGEST_LINE = 1 << 16  # bytes of a status line or a header
 MOST_HEADERS = 200
@@ -103,33 +108,33 @@ def read_exactly(file: BufferedReader, size: int) -> bytes:
     return data
 
 
-def open_socket(url: str, timeout: float) -> tuple[Any, str]:
-    """Connect to a URL; the socket and the Host header."""
+def open_socket(url: str, timeout: float, *, secret: bool) -> tuple[Any, str]:
+    """Connect to a URL, without any proxy; the socket and the Host header. A `secret` is sent to no stranger on this machine."""
     parts = urlsplit(url)
     if parts.scheme == "unix":
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        sock.settimeout(timeout)
-        try:
-            sock.connect(unquote(parts.path))
-        except OSError:
-            sock.close()
-            raise
-        return sock, "localhost"
+        return unix_sockets.connect(Path(unquote(parts.path)), timeout), "localhost"
     host, secure = parts.hostname or "", parts.scheme == "https"
+    if secret and not secure and not is_here(host):
+        raise WireError("the token would be sent in clear")
     sock = socket.create_connection((host, parts.port or (443 if secure else 80)), timeout)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if secure:
         import ssl
 
         return ssl.create_default_context().wrap_socket(sock, server_hostname=host), parts.netloc.rpartition("@")[2]
+    if secret:  # now that the connection is there, the port cannot change hands before the token is sent
+        why = stranger(parts.port or 80)
+        if why is not None:
+            sock.close()
+            raise WireError(why)
     return sock, parts.netloc.rpartition("@")[2]
 
 
 class Connection:
     """An open connection to the service."""
 
-    def __init__(self, url: str, timeout: float) -> None:
-        self._socket, self._host = open_socket(url, timeout)
+    def __init__(self, url: str, timeout: float, *, secret: bool = False) -> None:
+        self._socket, self._host = open_socket(url, timeout, secret=secret)
         self._file = self._socket.makefile("rb")
 
     def request(self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]) -> Response:
