@@ -71,3 +71,11 @@ def test_a_run_ahead_ends_once_the_watched_job_has_started() -> None:
     whole = forward.run(duration[jobs], coming, 1e6, to_the_end=True)
     assert first.until < whole.until
     assert first.start[0] == whole.start[0]
+
+
+def test_without_arrivals_the_waiting_jobs_start_all_the_same() -> None:
+    situation, _, duration, _ = replay("guarded")
+    jobs = np.array([*situation.waiting.job, *situation.running.job])
+    nothing = Coming(np.zeros(0), np.zeros(0, np.int64), np.zeros(0))
+    course = Forward(situation).run(duration[jobs], nothing, 1e6)
+    assert not np.isnan(course.start).any()

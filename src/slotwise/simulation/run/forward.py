@@ -167,7 +167,9 @@ class _Pieces:
         self._coming, self._at = coming, 0
 
     def next(self, at_most: int, to_come: int = 0) -> Chunk:
-        """Return the next jobs."""
+        """Return the next jobs; after the last, one that never comes, so that the run goes on until its time."""
+        if self._at == len(self._coming.time):
+            return Chunk(np.full(1, np.inf), np.zeros(1, np.int64), np.zeros(1), None)
         c, here = self._coming, slice(self._at, self._at + min(PIECE, at_most))
         self._at = min(self._at + min(PIECE, at_most), len(c.time))
         return Chunk(
