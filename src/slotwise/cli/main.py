@@ -62,6 +62,11 @@ COMMANDS = {
     "cancel": Command("slotwise.cli.cancelling", "CANCEL", "Cancel jobs that wait or run.", light=True),
     "stop": Command("slotwise.cli.cancelling", "STOP", "Stop a running job.", light=True),
     "explain": Command("slotwise.cli.operating", "EXPLAIN", "Say why a job runs or waits.", light=True),
+    "forecast": Command("slotwise.cli.forecast", "FORECAST", "Say when a job starts.", light=True),
+    "whatif": Command(
+        "slotwise.cli.whatif", "WHATIF", "Say what a change would do to queues and waits.", light=True
+    ),
+    "advice": Command("slotwise.cli.whatif", "ADVICE", "Say which free capacity no job can use.", light=True),
     "watch": Command("slotwise.cli.operating", "WATCH", "Follow what happens.", light=True),
     "servers": Command("slotwise.cli.operating", "SERVERS", "List the servers.", light=True),
     "drain": Command("slotwise.cli.operating", "DRAIN", "Let a server take no more jobs.", light=True),

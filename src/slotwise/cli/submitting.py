@@ -13,6 +13,7 @@ from slotwise.cli.light import Argument, Command, Option, one_of
 from slotwise.cli.listing import plain
 from slotwise.cli.waiting import NO_CODE, Waiting, named
 from slotwise.errors import InputError
+from slotwise.live.client import Client
 from slotwise.live.durations import seconds_of
 from slotwise.live.needs import parse_needs
 from slotwise.live.redirect import KEYS, check
@@ -22,7 +23,10 @@ NAME_LENGTH = 40  # characters of a command that stand for its name
 
 def submit(*, wait: bool, as_json: bool, server: str | None, profile: str | None, **asked: Any) -> int:
     """Submit a command, and wait for it if that is asked for; the exit code."""
+    dry_run = asked.pop("dry_run")
     with connected(server, profile) as client:
+        if dry_run:
+            return foretell(client, request(**asked), as_json=as_json)
         made = client.call("POST", "/v1/jobs", json=request(**asked)).json()
         if not wait:
             print(json.dumps(made if asked["array"] else {"id": made["id"]}) if as_json else named(made["ids"]))
@@ -32,6 +36,18 @@ def submit(*, wait: bool, as_json: bool, server: str | None, profile: str | None
         if as_json:
             print(json.dumps([plain(job) for job in jobs] if asked["array"] else plain(jobs[0])))
         return waiting.exit_code(jobs)
+
+
+def foretell(client: Client, body: dict[str, Any], *, as_json: bool) -> int:
+    """Print when the job would start, and submit nothing."""
+    from slotwise.cli.forecast import in_order, sentence
+
+    wish = {name: body[name] for name in ("needs", "type", "requires", "time", "tenant") if name in body}
+    if "time" not in wish and "duration" in body:
+        wish["time"] = body["duration"]
+    found = in_order(client.call("POST", "/v1/forecast", json=wish).json())
+    print(json.dumps(found) if as_json else sentence(found, "such a job"))
+    return 0
 
 
 def request(argv: Sequence[str], **asked: Any) -> dict[str, Any]:
@@ -144,6 +160,7 @@ SUBMIT = Command(
         ),
         Option("label", "--label", "kept with the job", "NAME=VALUE", repeatable=True),
         Option("tenant", "--tenant", "whose job it is; for operators", "NAME"),
+        Option("dry_run", "--dry-run", "submit nothing; say when the job would start"),
         Option("wait", "--wait", "wait for the end; print the output; exit as the job does"),
         Option("quiet", "-q, --quiet", "with --wait: do not tell number and state on standard error"),
         *CONNECTION,

@@ -27,6 +27,8 @@ class Arrivals(NamedTuple):
     row: I8
     """of the history: the job that each is a copy of"""
     duration: F8
+    until: float
+    """how far they reach"""
 
 
 class Past:
@@ -46,12 +48,12 @@ class Past:
             else np.zeros((len(history), 1), np.int64)
         )
 
-    def draw(self, horizon: float, rng: Generator, rate: F8 | None = None) -> Arrivals:
-        """Draw the arrivals of the next `horizon` units of time. `rate`: a factor for each type of the history."""
+    def draw(self, horizon: float, rng: Generator, rate: F8 | None = None, most: float = np.inf) -> Arrivals:
+        """Draw the arrivals of the next `horizon` units of time, or of less once there are more than `most`. `rate`: a factor for each type of the history."""
         times: list[F8] = []
         rows: list[I8] = []
-        at = 0.0
-        while at < horizon and len(self._history):
+        at, drawn = 0.0, 0
+        while at < horizon and len(self._history) and drawn <= most:
             length = min(horizon - at, self._length())
             shift = self._shift(at, length, rng)
             begin, end = self._now + at - shift, self._now + at + length - shift
@@ -59,11 +61,12 @@ class Past:
             times.append(self._history.submitted[first:last] + shift - self._now)
             rows.append(np.arange(first, last))
             at += length
+            drawn += int(last - first)
         time = np.concatenate(times) if times else np.zeros(0)
         row = np.concatenate(rows) if rows else np.zeros(0, np.int64)
         if rate is not None:
             time, row = _thinned(time, row, rate[self._history.type[row]], rng)
-        return Arrivals(time, row, self._durations(row, rng))
+        return Arrivals(time, row, self._durations(row, rng), at if len(self._history) else horizon)
 
     def _length(self) -> float:
         """Return the length of a stretch: a day, or a third of what is known."""

@@ -21,12 +21,15 @@ from slotwise.foresee.history import F8
 
 LEVELS = (0.1, 0.5, 0.9)
 BANDS = (60.0, 600.0, 3600.0, 4 * 3600.0, 24 * 3600.0)  # seconds; lengths of the forecast wait, by its median
-FIRST_STEP, LEAST_STEP = 0.6, 0.04  # in logits; the step of a group is FIRST_STEP / sqrt(outcomes), at least LEAST_STEP
+# In logits: a step is FIRST_STEP / sqrt(outcomes of the group), at least LEAST_STEP. Tuned on three logs (docs/research/forecasts.md).
+FIRST_STEP, LEAST_STEP = 0.6, 0.3
+FIRST_SHIFT = 0.35  # logits by which intervals are wider from the start: runs do not know how wrong the history is about the future
 MOST_SHIFT = 6.0  # logits
 SMALLEST = 1.0  # seconds; waits are compared as log(wait + SMALLEST)
 LEAST_SLOPE = 0.15  # of the tails beyond all runs, in log-seconds per logit
 
 Key = tuple[str, str]
+ALL: Key = ("all", "")
 
 
 def band_of(wait: float) -> int:
@@ -36,14 +39,16 @@ def band_of(wait: float) -> int:
 
 def keys_of(job_type: str, wait: float) -> tuple[Key, Key, Key]:
     """Return the groups of a forecast: all, its type, the band of its median."""
-    return ("all", ""), ("type", job_type), ("wait", str(band_of(wait)))
+    return ALL, ("type", job_type), ("wait", str(band_of(wait)))
 
 
 class Correction:
     """What was learnt of the errors."""
 
     def __init__(self) -> None:
-        self._shift: dict[Key, list[float]] = {}
+        self._shift: dict[Key, list[float]] = {
+            ALL: [FIRST_SHIFT * (level > 0.5) - FIRST_SHIFT * (level < 0.5) for level in LEVELS]
+        }
         self._seen: dict[Key, list[int]] = {}
 
     def quantiles(self, starts: F8, keys: Sequence[Sequence[Key]]) -> F8:
@@ -99,7 +104,7 @@ def read(ordered: F8, logit: F8) -> F8:
     below = np.minimum(logit - first, 0.0)
     above = np.maximum(logit - last, 0.0)
     rise_low = np.maximum((finite[min(quarter, M - 1)] - finite[0]) / span, LEAST_SLOPE)
-    rise_high = np.maximum((finite[-1] - finite[M - 1 - quarter if M > quarter else 0]) / span, LEAST_SLOPE)
+    rise_high = np.maximum((finite[-1] - finite[M - 1 - quarter if quarter < M else 0]) / span, LEAST_SLOPE)
     value = np.exp(inner + np.where(below < 0, below * rise_low, 0.0) + np.where(above > 0, above * rise_high, 0.0))
     return np.where(np.isnan(value), np.inf, np.maximum(value - SMALLEST, 0.0))
 

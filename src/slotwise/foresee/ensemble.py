@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,8 @@ from slotwise.simulation.run.forward import Coming, Course, Forward
 
 RUNS = 32
 FAR = 28 * DAY  # seconds; a start later than this is given as "later"
+# A run ends once so many jobs have come: with a queue that only grows, the last job of now would be waited for without end.
+ARRIVALS_PER_JOB, MORE_ARRIVALS = 4, 5_000
 KEPT_JOBS = 50_000  # newest jobs of the history that are looked at
 
 
@@ -87,20 +89,24 @@ class Outlook:
             return self._true
         return self.services.draw(self.pools, self.age, self.limit, rng)
 
-    def coming(self, horizon: float, rng: np.random.Generator, rate: F8 | None = None) -> Coming:
-        """Draw what arrives."""
-        drawn = self.past.draw(horizon, rng, rate)
+    def coming(
+        self, horizon: float, rng: np.random.Generator, rate: F8 | None = None, most: float = np.inf
+    ) -> tuple[Coming, float]:
+        """Draw what arrives, and how far that reaches: to the horizon, or until there are more than `most` arrivals."""
+        drawn = self.past.draw(horizon, rng, rate, most)
         kinds = self._type_of_row[drawn.row]
         kept = kinds >= 0
         row = drawn.row[kept]
         limit = self.history.limit[row]
-        return Coming(
+        coming = Coming(
             drawn.time[kept],
             kinds[kept],
             drawn.duration[kept],
             None if self._demand is None else self._demand[row],
             np.where(np.isnan(limit), drawn.duration[kept], limit),
+            row,
         )
+        return coming, min(horizon, drawn.until)
 
     def horizon(self) -> float:
         """Return a time by which the jobs of now should have started: several times the work that is there, over the cluster's size."""
@@ -110,20 +116,13 @@ class Outlook:
         rounds = 1.0 + len(self.jobs) / max(1, len(self.jobs) - self.n_waiting)
         return float(min(FAR / DAY * self.day, max(4.0 * mean * rounds, 0.25 * self.day)))
 
-    def run(
-        self,
-        horizon: float,
-        seed: int,
-        *,
-        rate: F8 | None = None,
-        watched: I8 | None = None,
-        to_the_end: bool = False,
-    ) -> Course:
-        """Make one run; the same seed gives the same future."""
+    def run(self, horizon: float, seed: int, watched: I8 | None = None) -> Course:
+        """Make one run until the watched jobs have started; the same seed gives the same future."""
         rng = default_rng([seed, 30])
         durations = self.durations(rng)
-        coming = self.coming(horizon, rng, rate)
-        return self.forward.run(durations, coming, horizon, watched=watched, to_the_end=to_the_end)
+        most = ARRIVALS_PER_JOB * len(self.jobs) + MORE_ARRIVALS
+        coming, until = self.coming(horizon, rng, most=most)
+        return self.forward.run(durations, coming, until, watched=watched)
 
 
 def ensemble(
@@ -142,7 +141,12 @@ def ensemble(
     horizon = outlook.horizon()
     for n in range(runs):
         course = outlook.run(horizon, seed * 10_007 + n, watched=which)
-        while np.isnan(course.start[which]).any() and horizon < FAR / DAY * outlook.day:
+        while (
+            np.isnan(course.start[which]).any()
+            and course.until >= horizon
+            and horizon < FAR / DAY * outlook.day
+            and time.monotonic() - began < budget
+        ):
             horizon *= 4.0
             course = outlook.run(horizon, seed * 10_007 + n, watched=which)
         start = course.start[:W]
@@ -170,18 +174,3 @@ def _units(history: History, situation: Situation) -> I8 | None:
         return None
     scale = 10.0 ** np.array(situation.digits)
     return np.ceil(np.round(history.demand * scale, 6)).astype(np.int64)
-
-
-def quantiles(starts: F8, levels: Sequence[float]) -> F8:
-    """Return quantiles over the runs, (levels, jobs); infinite where too many runs end before the job starts."""
-    ordered = np.sort(starts, axis=0)
-    n = len(ordered)
-    found = np.empty((len(levels), ordered.shape[1]))
-    for at, level in enumerate(levels):
-        place = min(max(level * (n + 1) - 1, 0.0), n - 1.0)
-        low, part = int(place), place - int(place)
-        high = min(low + 1, n - 1)
-        with np.errstate(invalid="ignore"):
-            mixed = ordered[low] * (1 - part) + ordered[high] * part
-        found[at] = np.where(np.isinf(ordered[low]) | (np.isinf(ordered[high]) & (part > 0)), np.inf, mixed)
-    return found

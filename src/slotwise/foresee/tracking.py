@@ -82,7 +82,9 @@ class Tracker:
                 if not one.known[level]:
                     self.correction.learn(level, one.keys, later=False)
             if not one.known[-1]:
-                self.outcomes.append(Outcome(one.type, one.band, one.known[0] or one.quantiles[0] <= when - one.made))
+                self.outcomes.append(
+                    Outcome(one.type, one.band, one.known[0] or one.quantiles[0] <= when - one.made)
+                )
         return made
 
     def dropped(self, job: Hashable) -> None:

@@ -8,6 +8,7 @@ import time
 from slotwise.live.changes.starting import Source, compare
 from slotwise.live.clock import Clock
 from slotwise.live.engines.protocol import Attached, Engine
+from slotwise.live.forecast.desk import Desk
 from slotwise.live.home import Home
 from slotwise.live.loop import Loop
 from slotwise.live.restart import Setup, load, take_up
@@ -32,6 +33,7 @@ class Service:
         source: Source | None = None,
     ) -> None:
         self.store, self.engine = store, engine
+        self.forecasts = Desk(store, None if home is None else home.folder)
         setup.warm()  # a standby need not do it when its time has come
         if standby:
             log.info("ready to take over; waiting for the store")
@@ -72,6 +74,7 @@ class Service:
 
     def close(self) -> None:
         """End the loop and let go; jobs go on."""
+        self.forecasts.close()
         self.loop.stop()
         self.engine.close()
         self.store.close()

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 
 from slotwise._version import __version__
 from slotwise.errors import InputError
-from slotwise.live.api import board, changes, cluster, history, jobs, status, stream, tokens
+from slotwise.live.api import board, changes, cluster, forecasts, history, jobs, status, stream, tokens
 from slotwise.live.api.common import House, Refusal, problem
 from slotwise.live.api.gate import LOOPBACK, Gate
 from slotwise.live.api.limits import Limits
@@ -58,7 +58,7 @@ def make_app(
     app.state.house = house
     service.loop.on_commit = house.news.tell
     guard.on_revoke = house.news.ring
-    for part in (board, history, jobs, changes, cluster, status, tokens, stream, pages):
+    for part in (board, history, jobs, changes, cluster, forecasts, status, tokens, stream, pages):
         app.include_router(part.routes(house))
     say_errors(app)
     app.add_middleware(Gate, house=house, hosts=list(hosts))

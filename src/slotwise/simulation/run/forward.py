@@ -38,6 +38,8 @@ class Coming:
     duration: F8
     demand: I8 | None = None
     estimate: F8 | None = None
+    row: I8 | None = None
+    """where each comes from, for the caller"""
 
 
 @dataclass(frozen=True, eq=False)

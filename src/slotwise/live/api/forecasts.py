@@ -1,0 +1,118 @@
+"""When jobs will start, what would change that, and which free capacity is unusable. A process of its own works it out (`live.forecast`)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from slotwise.live.api.common import LARGEST_NUMBER, House, Reader
+from slotwise.live.auth import EVERYONE, Caller
+
+NOTHING = {"p10": None, "p50": None, "p90": None, "coverage": None, "of": 0}
+Count = Annotated[int, Field(ge=1, le=100_000)]
+Factor = Annotated[float, Field(ge=0, lt=1000)]
+SLOW = 60.0  # seconds that a caller waits for a comparison
+
+
+class Wish(BaseModel):
+    """A job that is not submitted yet."""
+
+    model_config = ConfigDict(extra="forbid")
+    needs: dict[str, Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]] = Field({}, max_length=100)
+    requires: dict[str, list[str]] = Field({}, max_length=100)
+    type: str | None = None
+    time: Annotated[float, Field(gt=0, le=1e9)] | None = Field(None, description="time limit in seconds")
+    tenant: str | None = None
+
+
+class Question(BaseModel):
+    """What would be different."""
+
+    model_config = ConfigDict(extra="forbid")
+    add: dict[str, Count] = Field({}, description="servers of each class that join")
+    remove: dict[str, Count] = Field({}, description="servers of each class that take no more jobs")
+    drain: list[str] = Field([], max_length=10_000, description="servers that take no more jobs")
+    policy: str | None = Field(None, description="another policy")
+    options: dict[str, Any] = Field({}, description="its options")
+    rate: dict[str, Factor] = Field({}, description="a factor for the arrivals of each type")
+    share: dict[str, Factor] = Field({}, description="shares of tenants")
+    hours: Annotated[float, Field(gt=0, le=168)] = Field(4.0, description="how far to look ahead")
+
+
+def routes(house: House) -> APIRouter:
+    """All of them."""
+    router = APIRouter(prefix="/v1", tags=["forecasts"])
+    desk = house.service.forecasts
+
+    async def ask(kind: str, **request: Any) -> dict[str, Any]:
+        return await asyncio.to_thread(lambda: desk.ask(kind, **request))
+
+    @router.get("/forecast/{number}")
+    async def forecast(number: int, caller: Reader) -> dict[str, Any]:
+        """When a waiting job starts: at 10, 50 and 90 %, in seconds from `as_of`."""
+        job = await house.job(number, caller)
+        found = await ask("forecast", job=number)
+        return NOTHING | {"job": number, "type": job.type, "state": job.state} | found
+
+    @router.post("/forecast")
+    async def forecast_of_needs(wish: Wish, caller: Reader) -> dict[str, Any]:
+        """When a job would start that is not submitted yet."""
+        tenant = wish.tenant if caller.tenant == EVERYONE else caller.tenant
+        return NOTHING | await ask("needs", **(wish.model_dump() | {"tenant": tenant}))
+
+    @router.get("/forecasts")
+    async def forecasts(
+        caller: Reader,
+        type: str | None = None,  # noqa: A002 - the name in the URL
+        limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+    ) -> dict[str, Any]:
+        """All waiting jobs, queues, and the ends of running jobs."""
+        found = await ask("forecasts", type=type, limit=limit)
+        return await asyncio.to_thread(seen_by, house, caller, found)
+
+    @router.get("/forecast-coverage")
+    async def coverage(caller: Reader) -> dict[str, Any]:
+        """How often 80 % intervals held, overall, by type and by length of the forecast wait."""
+        return await ask("coverage")
+
+    @router.post("/whatif")
+    async def whatif(question: Question, caller: Reader) -> dict[str, Any]:
+        """The next hours as they are and as they would be after a change. Nothing is changed."""
+        if question.share:
+            return {
+                "now": None,
+                "then": None,
+                "reason": "not known: no policy of this version gives tenants shares, so a share changes nothing",
+            }
+        asked = question.model_dump(exclude={"share"})
+        found = await ask("whatif", patience=SLOW, **asked)
+        if caller.tenant != EVERYONE:
+            for side in ("now", "then"):
+                if found.get(side):
+                    own = found[side]["tenants"].get(caller.tenant)
+                    found[side]["tenants"] = {} if own is None else {caller.tenant: own}
+        return {"now": None, "then": None} | found
+
+    @router.get("/advice")
+    async def advice(caller: Reader) -> dict[str, Any]:
+        """Free capacity that no waiting or usual job can use, why, until when, and what a drain would free."""
+        return {"servers": [], "drains": []} | await ask("advice")
+
+    return router
+
+
+def seen_by(house: House, caller: Caller, found: dict[str, Any]) -> dict[str, Any]:
+    """Return only the jobs that the caller may see."""
+    if caller.tenant == EVERYONE:
+        return found
+    store = house.service.store
+    for part in ("jobs", "running"):
+        rows = found.get(part, [])
+        known = {row["job"]: store.job(row["job"]) for row in rows if 0 <= row["job"] < LARGEST_NUMBER}
+        found[part] = [
+            row for row in rows if (job := known.get(row["job"])) is not None and caller.sees(job.tenant)
+        ]
+    return found
