@@ -68,7 +68,7 @@ COLUMNS = (
     Column("p99\nwait", lambda result: measured(result.wait["p99"]), is_time=True),
     Column("worst type,\nmean wait", lambda result: worst(result), is_time=True),
     Column("in use\n", lambda result: f"{max(result.utilisation.values()):.0%}"),
-    Column("stalled\n", lambda result: f"{result.as_dict()['stalled_fraction']:.1%}"),
+    Column("stalled\n", lambda result: f"{result.stalled_fraction:.1%}"),
     Column("verdict\n", lambda result: verdict_text(result)),
 )
 LESS_NEEDED = (7, 6, 4, 1, 2, 5, 3)  # columns that go, in this order, where the terminal is narrow
@@ -126,7 +126,7 @@ def _notes(results: Sequence[Result]) -> list[str]:
         notes.append(f"told how long users expect their jobs to run (option durations): {', '.join(informed)}")
     if results[0].typed:
         notes.append(results[0].typed)
-    load = window_words(results[0].scenario)
+    load = window_words(results[0].scenario, results[0].source)
     notes += [load.replace("this capacity", "the capacity of all servers")] if load else []
     servers = results[0].scenario.cluster.n_servers
     if servers >= MANY_SERVERS:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     import polars as pl  # slow to import; the methods that make data frames do it themselves
 
     from slotwise.display.drawing import Picture
+    from slotwise.region.ray import Columns
+    from slotwise.workloads.jobs import Jobs
     from slotwise.workloads.traces import Trace
 
 
@@ -51,6 +53,10 @@ class Result:
     """of a trace: how many types its jobs have, and what rounding up to them wastes"""
     estimated: bool = False
     """whether the policy was told users' estimates of how long each job runs"""
+    source: Jobs | None = None
+    """where the jobs came from: kept, so that no trace is read again to describe the runs"""
+    columns: Columns | None = None
+    """the cluster as the linear program of its capacity saw it before the runs"""
 
     @property
     def policy(self) -> str:
@@ -217,18 +223,20 @@ class Result:
     @cached_property
     def certified(self) -> bool:
         """Whether a theorem says that this policy keeps the queues bounded at this load."""
-        from slotwise.region.region import locate
         from slotwise.theory.guarantee import Verdict, guarantee
-        from slotwise.theory.load import columns_of, load_of, scaled_rates
+        from slotwise.theory.load import rates_and_region
 
         scenario = self.scenario
         if scenario.workload.trace is not None:
             return False
-        columns = columns_of(scenario)
-        region = locate(load_of(scenario, columns), columns)
-        rates = scaled_rates(scenario, columns)
+        rates, region = rates_and_region(scenario, self.columns)
         found = guarantee(scenario, rates, region, self.choice.make())
         return found.verdict is Verdict.CERTIFIED
+
+    @property
+    def stalled_fraction(self) -> float:
+        """Mean share of the servers that were stalled."""
+        return self._mean("stalled_fraction")
 
     @property
     def in_service(self) -> float:
@@ -276,7 +284,7 @@ class Result:
             "fragmentation": self.fragmentation,
             "in_service": self.in_service,
             "offered": self.offered,
-            "stalled_fraction": self._mean("stalled_fraction"),
+            "stalled_fraction": self.stalled_fraction,
             "stalls": round(self._mean("stalls")),
             "resets": round(self._mean("resets")),
             "overtakes": round(self._mean("overtakes")),

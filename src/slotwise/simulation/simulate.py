@@ -142,6 +142,8 @@ def run_tasks(
             bound,
             task.jobs.typed,
             policy.uses_estimates,
+            task.jobs,
+            columns,
         )
 
     if all(sequential.is_open(task) for task in tasks):

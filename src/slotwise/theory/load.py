@@ -77,8 +77,14 @@ def load_of(scenario: Scenario, columns: Columns | None = None) -> Vector:
 
 def region_of(scenario: Scenario) -> Region:
     """Where the scenario's load lies in the capacity region of its cluster."""
-    columns = columns_of(scenario)
-    return locate(load_of(scenario, columns), columns)
+    return rates_and_region(scenario)[1]
+
+
+def rates_and_region(scenario: Scenario, columns: Columns | None = None) -> tuple[Vector, Region]:
+    """Return lambda_j and the place of the load in the capacity region, from one linear program where `columns` are known."""
+    known = columns_of(scenario) if columns is None else columns
+    rates = scaled_rates(scenario, known)
+    return rates, locate(rates * _means(scenario), known)
 
 
 def _means(scenario: Scenario) -> Vector:

@@ -20,11 +20,13 @@ def jobs_of(scenario: Scenario, columns: Columns | None = None) -> Jobs:
     return jobs_from_laws(scenario, scaled_rates(scenario, columns))
 
 
-def window_words(scenario: Scenario) -> str:
-    """Of a trace: what it offers, and what a run of it sees, as multiples of all servers; nothing of other workloads."""
+def window_words(scenario: Scenario, source: Jobs | None = None) -> str:
+    """Of a trace: what it offers, and what a run of it sees, as multiples of all servers; nothing of other workloads.
+
+    `source`: the jobs of the scenario where they are known; otherwise the trace is read."""
     if scenario.workload.trace is None:
         return ""
-    jobs = jobs_of(scenario)
+    jobs = source or jobs_of(scenario)
     chunk = jobs.listed()
     assert chunk.demand is not None
     first = jobs.open(np.random.SeedSequence(0)).next(jobs.running) if jobs.running else None
