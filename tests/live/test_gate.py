@@ -181,6 +181,24 @@ def test_why_the_service_is_not_ready_is_not_told_to_everybody(house: House) -> 
     assert (answer.status_code, answer.text) == (503, "not ready\n")
 
 
+def test_a_key_stands_for_one_content(house: House) -> None:
+    def submit(**job: Any) -> tuple[int, Any]:
+        answer = house.call("POST", "/v1/jobs", "submit", json={"argv": ["x"], "key": "k1", **job})
+        return answer.status_code, answer.json().get("id", answer.json().get("detail"))
+
+    status, number = submit()
+    assert (status, submit()) == (201, (201, number))
+    for other in ({"argv": ["y"]}, {"name": "n"}, {"needs": {"cpu": 2}}, {"array": "1-2"}):
+        status, detail = submit(**other)
+        assert status == 409
+        assert f"was used for another submission, job {number}" in detail
+    job = {"argv": ["x"], "key": "k2"}
+    both = house.call("POST", "/v1/jobs/bulk", "submit", json=[job, job])
+    assert len(set(both.json()["ids"])) == 1
+    job["key"] = "k3"
+    assert house.call("POST", "/v1/jobs/bulk", "submit", json=[job, {**job, "argv": ["y"]}]).status_code == 409
+
+
 # -- streams -------------------------------------------------------------------------------------------------------
 
 

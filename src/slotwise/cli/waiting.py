@@ -21,7 +21,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from slotwise.display.numbers import printable
+from slotwise.display.numbers import printable, terminal_output
 from slotwise.live.durations import TIME_LIMIT
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ def named(numbers: Sequence[int]) -> str:
 
 
 def write(piece: bytes) -> None:
-    """Pass output of a job on as it is."""
-    sys.stdout.buffer.write(piece)
+    """Pass output of a job on: to a file or a pipe as it is, to a terminal so that it cannot drive the terminal."""
+    sys.stdout.buffer.write(terminal_output(piece) if sys.stdout.isatty() else piece)
     sys.stdout.buffer.flush()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 NONE = "–"  # where there is no figure
@@ -70,8 +71,20 @@ def with_band(mean: float | None, low: float | None, high: float | None) -> str:
 
 
 def printable(text: str) -> str:
-    """`text` with control characters written out, so that a name from a file cannot drive a terminal."""
+    """Return text that is safe to show: control, format and bidi characters are written out, so that they cannot drive a terminal."""
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
+# Colours (ESC [ ... m), which stay; and what stays not: control and bidi characters, and bytes that are not UTF-8.
+_CONTROL = re.compile(
+    r"(\x1b\[[0-9;:]*m)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def terminal_output(piece: bytes) -> bytes:
+    """Return output of a job for a terminal. Colours stay; other control sequences, which could drive the terminal, are written out."""
+    text = piece.decode("utf-8", "surrogateescape")
+    return _CONTROL.sub(lambda found: found[1] or ascii(found[0])[1:-1], text).encode()
 
 
 def finite(value: Any) -> Any:

@@ -61,6 +61,15 @@ class NotReadyError(SlotwiseError):
     """The service cannot do it now; the reason is told, and it may be tried again."""
 
 
+class KeyConflictError(InputError):
+    """An idempotency key that was used for another submission."""
+
+
+def content_of(name: str, body: str, count: int) -> tuple[str, dict[str, Any], int]:
+    """Return what a key stands for. Who executes the job is not part of it: another token of the tenant may repeat a submission."""
+    return name, {key: value for key, value in plain(body).items() if key != "user"}, count
+
+
 class Loop:
     """Runs the service; `ask` is for requests of any thread."""
 
@@ -121,6 +130,9 @@ class Loop:
                 return ledger.submit(jobs, now)
             found = {self._key(job): self._by_key(ledger, job) for job in jobs if job.key is not None}
             first = {self._key(job): at for at, job in reversed(list(enumerate(jobs))) if job.key is not None}
+            for job in jobs:
+                if job.key is not None:
+                    self._check_content(ledger, job, found[self._key(job)], jobs[first[self._key(job)]])
             fresh = [
                 job for at, job in enumerate(jobs)
                 if job.key is None or (found[self._key(job)] is None and first[self._key(job)] == at)
@@ -153,6 +165,24 @@ class Loop:
         if kept is None or kept.array_id is None:
             return None if kept is None else [kept.id]
         return [one.id for one in self.store.jobs(Query(array_id=kept.id, limit=MAX_ARRAY, ascending=True))]
+
+    def _check_content(self, ledger: Ledger, job: NewJob, known: Sequence[int] | None, first: NewJob) -> None:
+        """Refuse a key that stands for something else already: in the store, in this batch, or earlier in this request."""
+        if known is None:
+            before = content_of(first.name, first.body, len(first.array or [0]))
+        else:
+            row = ledger.batch.jobs.get(known[0])
+            if row is not None:
+                kept, body = Job(*row), dict(ledger.batch.specs)[row[-1]]
+            else:
+                kept, body = self.store.specs([known[0]])[known[0]]
+            before = content_of(kept.name, body, len(known))
+        if content_of(job.name, job.body, len(job.array or [0])) != before:
+            raise KeyConflictError(
+                f"{job.key!r} was used for another submission" + (f", job {known[0]}" if known else ""),
+                where="key",
+                remedy="use a new key for another job",
+            )
 
     # -- the loop -----------------------------------------------------------------------------------------------
 

@@ -127,7 +127,9 @@ class JobSpec(TypedDict, total=False):
     ]
     key: Annotated[
         Short | None,
-        Field(description="idempotency key: a second submission with the same key gives the first one's job"),
+        Field(
+            description="idempotency key: a second submission with the same key and content gives the first one's job; with other content it is refused (409)"
+        ),
     ]
     duration: Annotated[
         Annotated[float, Field(ge=0, allow_inf_nan=False)] | None,

@@ -17,6 +17,7 @@ from slotwise.live.api.models import Explained, JobDetail, JobPage, JobView, Sub
 from slotwise.live.api.submissions import BULK, ONE, off_the_loop, read_many, read_one
 from slotwise.live.auth import EVERYONE, Caller, check_account
 from slotwise.live.ledger import Ledger, NewJob, how_many
+from slotwise.live.loop import KeyConflictError
 from slotwise.live.spec import AT_ONCE, MAX_ARRAY, JobSpec, at_once, body_of, indices, plain
 from slotwise.live.store.records import ORDERS, STATES
 from slotwise.live.store.records import Query as JobQuery
@@ -132,7 +133,10 @@ def routes(house: House) -> APIRouter:
             raise InputError(f"{how_many(new):,} jobs", where="array", remedy=f"send at most {MAX_ARRAY:,} at once")
         if not await asyncio.to_thread(house.limits.room, caller, how_many(new)):
             raise Refusal(429, f"more than {house.limits.waiting:,} jobs of {caller.tenant!r} would wait", 10.0)
-        ids = await done(loop.submit(new))
+        try:
+            ids = await done(loop.submit(new))
+        except KeyConflictError as error:
+            raise Refusal(409, str(error)) from None
         text = Submitted.model_construct(
             id=ids[0], ids=ids
         ).model_dump_json()  # there may be 10,000: nobody checks them again
