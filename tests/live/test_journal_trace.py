@@ -57,7 +57,8 @@ def operated(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 ledger.started(Started(job, ledger.live[job].attempt, now), now)
             if chance.random() < 0.2:
                 ledger.stop(job, now)
-            ledger.ended(Ended(job, ledger.live[job].attempt, chance.choice([0, 1]), now), now)
+            at, now = now, now + chance.random()  # the service hears of the end later
+            ledger.ended(Ended(job, ledger.live[job].attempt, chance.choice([0, 1]), at), now)
         elif live and kind < 0.93:
             job = chance.choice(live)
             ledger.live[job].on_loss = chance.choice(["fail", "requeue"])

@@ -72,6 +72,21 @@ def test_from_submission_to_the_end(ledger: Ledger) -> None:
     assert not ledger.lies
 
 
+def test_an_end_that_is_heard_of_later_has_its_own_time(ledger: Ledger) -> None:
+    """The service was away: the read model and the journal have the time that the engine tells."""
+    ledger.submit([ONE, ONE, ONE], 2.0)
+    ledger.started(Started(1, 1, 2.5), 2.5)
+    ledger.ended(Ended(1, 1, 0, 5.5), 60.0)
+    ledger.ended(Ended(2, 1, 0, 4.0, started=3.0), 60.0)
+    ledger.ended(Ended(3, 1, 0, 1e9), 60.0)  # a clock that is ahead
+    batch, _ = ledger.take()
+    rows = {number: dict(zip(Job._fields, row, strict=True)) for number, row in batch.jobs.items()}
+    assert [rows[n]["ended"] for n in (1, 2, 3)] == [5.5, 4.0, 60.0]
+    assert rows[2]["started"] == 3.0
+    notes = [json.loads(one.note) for one in batch.entries if one.note and "exit_code" in one.note]
+    assert [one.get("ended") for one in notes] == [5.5, 4.0, None]
+
+
 def test_what_an_engine_says_that_cannot_be(ledger: Ledger) -> None:
     ledger.submit([ALL], 2.0)
     ledger.take()

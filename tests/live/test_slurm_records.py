@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -103,6 +104,20 @@ def test_a_signal_goes_on_to_the_command(records: Records) -> None:
         shell.send_signal(signal.SIGTERM)
         assert shell.wait() == 3
     assert records.exit_code(KEY) == 3
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_a_signal_at_the_end_does_not_hide_the_code(tmp_path: Path, shell: str) -> None:
+    """Slurm signals all processes: the command has ended by itself when the signal reaches the shell that waits for it."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"there is no {shell}")
+    ends = "outer=$(cut -d' ' -f4 /proc/$PPID/stat); trap 'exit 3' TERM; kill -TERM $outer; kill -TERM $$; while :; do :; done"
+    for n in range(25):
+        records = Records(tmp_path / f"a folder {n}", None)
+        records.open()
+        text = records.script(start(["sh", "-c", ends], cwd="/"))
+        assert subprocess.run([shell, "-c", text], check=False).returncode == 3
+        assert records.exit_code(KEY) == 3
 
 
 def test_the_lines_of_the_sites_plugin(records: Records, tmp_path: Path) -> None:

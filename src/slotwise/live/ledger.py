@@ -403,9 +403,12 @@ class Ledger:
         del self.live[fact.job]
         self._refusals.pop(live.server, None)
         note: dict[str, Any] = {"state": state, "exit_code": fact.exit_code}
-        columns: dict[str, Any] = {"state": state, "exit_code": fact.exit_code, "ended": now}
+        ended = live.when(fact.at, now)  # before now if the service was away
+        columns: dict[str, Any] = {"state": state, "exit_code": fact.exit_code, "ended": ended}
+        if ended < now:
+            note["ended"] = ended
         if live.state == PLACED:  # so short that its start was not told
-            columns["started"] = live.when(fact.started, now)
+            columns["started"] = live.when(fact.started, ended)
         if fact.reason:
             note["reason"] = columns["reason"] = fact.reason
         event = Stop(fact.job, now, live.attempt) if stopped else Complete(fact.job, now, live.attempt)

@@ -157,7 +157,7 @@ class SlurmEngine:
             row = row_for(self.records.name(key), foreign, rows)
             code = self._code(key, foreign)
             if code is not None:
-                found[key] = Ended(*key, code, time.time())
+                found[key] = Ended(*key, code, self.records.exit_time(key, foreign))
             elif (row is not None and not row.held) or foreign is not None or self.records.claimed(key):
                 # the look-out goes on from here and finds out what has become of it
                 placed.given = True
@@ -322,7 +322,7 @@ class SlurmEngine:
             code = self._code(key, one.foreign)
             if code is not None:
                 one.told = True
-                facts.append(Ended(*key, code, time.time()))
+                facts.append(Ended(*key, code, self.records.exit_time(key, one.foreign)))
             elif not one.started and self._began(key, one.foreign):
                 one.started = True
                 facts.append(Started(*key, time.time()))
@@ -344,7 +344,7 @@ class SlurmEngine:
         for key, one in self._all_given():
             code = self._code(key, one.foreign)
             if code is not None:
-                fact: Fact | None = Ended(*key, code, time.time())
+                fact: Fact | None = Ended(*key, code, self.records.exit_time(key, one.foreign))
             elif one.foreign is None:
                 fact = self._judge(key, one, by_name.get(self.records.name(key)), now)
             else:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from slotwise.live.engines.protocol import Attempt, Start
 
-CLAIMS, EXITS, RELEASED, OUTPUT = "claims", "exits", "released", "output"
+CLAIMS, EXITS, RELEASED, OUTPUT, PROCESSES = "claims", "exits", "released", "output", "processes"
 KEPT_SECONDS = 3600.0
 """files of settled attempts are kept so long: a controller that comes back from an old state might start them again"""
 TAKEN_BACK = "taken back"
@@ -49,7 +49,7 @@ class Records:
 
     def open(self) -> None:
         """Make what is missing. The identity keeps jobs of two services on one Slurm apart."""
-        for name in (CLAIMS, EXITS, RELEASED, OUTPUT):
+        for name in (CLAIMS, EXITS, RELEASED, OUTPUT, PROCESSES):
             (self.folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self.folder / "identity"
         if not path.exists():
@@ -98,15 +98,30 @@ class Records:
         """How it ended."""
         return read_code(self.folder / EXITS / self.name(key))
 
+    def exit_time(self, key: Attempt, job: Foreign | None) -> float:
+        """When it ended, by the file that says how; now, if there is none."""
+        path = self.folder / EXITS / self.name(key) if job is None else self._shared(job, "ended")
+        try:
+            return time.time() if path is None else min(time.time(), path.stat().st_mtime)
+        except OSError:
+            return time.time()
+
     def output(self, key: Attempt) -> Path:
         """Where its output goes."""
         return self.folder / OUTPUT / self.name(key)
 
     def script(self, start: Start) -> str:
         """A claim, the command, and its exit code on the disk. The shell outlives SIGTERM, which it hands on, so that
-        the code is the one that the command makes of it."""
+        the code is the one that the command makes of it.
+
+        A shell whose `wait` is interrupted by a signal just as the command ends tells the signal instead of the code. So an inner shell
+        runs the command in the foreground and writes the code; the outer one only hands signals on, to the process in the file `.pid`.
+        """
         key = start.job, start.attempt
         claim, end = (shlex.quote(str(self.folder / kind / self.name(key))) for kind in (CLAIMS, EXITS))
+        pid, stop = (
+            shlex.quote(str(self.folder / PROCESSES / f"{self.name(key)}{what}")) for what in ("", ".stop")
+        )
         environment = {
             "PATH": os.environ.get("PATH", "/usr/local/bin:/usr/bin:/bin"),
             **start.spec.get("env", {}),
@@ -128,20 +143,27 @@ if ! (set -C; : > {claim}) 2>/dev/null; then
     exit 1
 fi
 unset SLURM_JWT
-trap 'stopped=yes; [ -z "$child" ] || kill -TERM "$child"' TERM
+hand_on() {{
+    : > {stop}
+    [ ! -s {pid} ] || kill -TERM "$(cat {pid})" 2>/dev/null
+}}
+trap hand_on TERM
 {setting}
 if cd -- {folder}; then
-    {command} &
-    child=$!
-    [ -z "$stopped" ] || kill -TERM "$child"
-    while :; do
-        wait "$child"
-        code=$?
-        [ $code -gt 128 ] && kill -0 "$child" 2>/dev/null || break  # a signal has ended the wait, not the command
+    (
+        trap : TERM
+        sh -c 'echo $$ > "$0"; [ ! -e "$0.stop" ] || exit 143; exec "$@"' {pid} {command}
+        echo $? > {end}.new
+    ) &
+    inner=$!
+    while kill -0 "$inner" 2>/dev/null; do
+        wait "$inner"
     done
+    code=$(cat {end}.new 2>/dev/null || echo 137)  # the inner shell was killed
 else
     code=125
 fi
+rm -f {pid} {stop}
 echo $code > {end}.new
 ln {end}.new {end}  # now it is known, and what comes next is on its way while the disk is slow
 sync {end}.new
@@ -195,7 +217,7 @@ exit $code
     def forget(self, busy: Collection[str]) -> None:
         """Drop files of attempts that were settled long ago, except those of `busy` names."""
         before = time.time() - KEPT_SECONDS
-        for kind in (CLAIMS, EXITS, RELEASED):
+        for kind in (CLAIMS, EXITS, RELEASED, PROCESSES):
             for path in (self.folder / kind).iterdir():
                 if path.name not in busy and path.stat().st_mtime < before:
                     path.unlink(missing_ok=True)

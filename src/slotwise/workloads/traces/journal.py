@@ -103,8 +103,8 @@ class Tale:
         elif row["event"] == "join":
             self._join(row["server"], row["server_class"])
 
-    def happen(self, time: float, row: dict[str, Any], placements: list[list[Any]]) -> None:
-        """One row."""
+    def happen(self, time: float, row: dict[str, Any], placements: list[list[Any]], note: dict[str, Any]) -> None:
+        """One row. Its note has the time of an end that the service heard of later."""
         self.last = max(self.last, time)
         kind = row["event"]
         if kind == "submit":
@@ -113,7 +113,7 @@ class Tale:
             self.jobs[row["job"]] = Known(float(row["now"]), tuple(size[name] for name in self.resources))
         elif kind in ("complete", "stop"):
             one = self.jobs[row["job"]]
-            one.ended, one.stopped = time, kind == "stop"
+            one.ended, one.stopped = float(note.get("ended", time)), kind == "stop"
         elif kind == "started":
             self.jobs[row["job"]].started = time
         elif kind in ("requeue", "cancel"):
@@ -167,12 +167,12 @@ def _tale(intake: Intake, path: Path) -> Tale:
         tale = Tale(unpacked(kept[3])["situation"])
     except (ValueError, KeyError, TypeError, IndexError) as problem:
         raise InputError(f"has a damaged situation ({problem!r})", where=str(path), remedy="use a backup") from None
-    for seq, time, event, placements, _ in _table(path, "journal"):
+    for seq, time, event, placements, note in _table(path, "journal"):
         if seq <= kept[0]:
             continue
         intake.rows += 1
         try:
-            tale.happen(float(time), json.loads(event), json.loads(placements))
+            tale.happen(float(time), json.loads(event), json.loads(placements), json.loads(note or "{}"))
         except (ValueError, KeyError, TypeError, AttributeError) as problem:
             intake.bad.found("damaged row of the journal", path, seq, repr(problem))
     return tale
