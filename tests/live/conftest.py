@@ -75,7 +75,8 @@ def opened() -> Iterator[Callable[[str], Store]]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A service that tries again soon."""
+    """A service that tries again soon, and whose callers wait as long as it takes."""
+    monkeypatch.setattr("slotwise.live.loop.ANSWER_SECONDS", float("inf"))
     monkeypatch.setattr("slotwise.live.loop.RETRY_SECONDS", 0.01)
     monkeypatch.setattr("slotwise.live.store.sqlite.BUSY_MILLISECONDS", 20)
 

@@ -28,6 +28,7 @@ from slotwise.live.service import Service
 from slotwise.live.spec import JobSpec, body_of, indices
 from slotwise.live.store import Batch, Entry, Query, StoreError, open_store
 from slotwise.live.store.protocol import Store
+from slotwise.live.store.records import Job
 from slotwise.live.store.sqlite import SQLiteStore
 from slotwise.model import Cluster, JobType, ServerClass
 from slotwise.scheduling.compact import packed, unpacked

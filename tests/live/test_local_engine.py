@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import queue
@@ -21,7 +22,7 @@ from slotwise.live.engines.local import LocalEngine
 from slotwise.live.engines.machine import Machine
 from slotwise.live.engines.protocol import Ended, Fact, Lost, ServerUp, Start, Started, Unknown
 from slotwise.live.engines.supervisor.claims import boot
-from slotwise.live.engines.supervisor.outputs import output_path
+from slotwise.live.engines.supervisor.outputs import output_path, sweep
 from slotwise.live.engines.supervisor.processes import Running, ask_to_end, kill_late, start_time
 
 SERVERS = {"a": ServerUp("a", {"cpu": 2, "memory": 1000})}
@@ -474,3 +475,41 @@ def test_a_group_is_ended_after_its_first_process_has_gone(tmp_path: Path) -> No
     assert os.read(read, 1) == b"", "its end of the pipe is closed when it has ended"
     os.close(read)
     leader.stderr.close()
+
+
+def output_of(folder: Path, job: int, size: int, written: float) -> Path:
+    path = Path(output_path(str(folder), job, 1))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"x" * size)
+    os.utime(path, (written, written))
+    return path
+
+
+def test_outputs_have_a_quota(tmp_path: Path) -> None:
+    """The oldest of ended jobs go first, those that are no longer kept always, and none that a job still has open."""
+    old, held, *rest = [output_of(tmp_path, job, 100_000, 1000.0 * job) for job in range(1, 7)]
+    with open(held) as reader:
+        fcntl.flock(reader, fcntl.LOCK_EX)
+        assert sweep(str(tmp_path), 10**6, 10**9, 1500.0) == 5 * size_of(held)
+        assert not old.exists()
+        assert sweep(str(tmp_path), 10**6, 3 * size_of(held), 0.0) == 3 * size_of(held)
+        assert [one.exists() for one in (held, *rest)] == [True, False, False, True, True]
+
+
+def size_of(path: Path) -> int:
+    return path.stat().st_blocks * 512
+
+
+def test_the_limit_of_an_output_holds_after_the_end(tmp_path: Path) -> None:
+    """A process that a job has left behind writes on: its output is shortened all the same."""
+    path = output_of(tmp_path, 1, 1_000_000, 5.0)
+    assert sweep(str(tmp_path), 100_000, 10**9, 0.0) <= 110_000
+    assert path.stat().st_size == 1_000_000, "the middle is a hole"
+
+
+def test_the_engine_sweeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slotwise.live.engines.local.SWEEP_SECONDS", 0.01)
+    old = output_of(tmp_path, 1, 10, 5.0)
+    driver = Driver(tmp_path, keep_seconds=3600.0)
+    wait_for(lambda: not old.exists())
+    driver.engine.close()

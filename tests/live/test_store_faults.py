@@ -16,7 +16,7 @@ from faulty import ONE, SERVERS, SETUP, Until, exact, simulated
 from processes import PATIENCE
 
 from slotwise.errors import InputError
-from slotwise.live.loop import NotReadyError
+from slotwise.live.loop import NotReadyError, UnsureError
 from slotwise.live.replay import replay
 from slotwise.live.retention import Retention
 from slotwise.live.service import Service
@@ -60,6 +60,27 @@ def test_a_full_disk(tmp_path: Path, until: Until) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         service.close()
     exact(url, 6)
+
+
+def test_callers_are_told_that_the_disk_is_full(
+    tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They do not wait in silence; what they asked for is done later, once, as they were told."""
+    url = f"sqlite:///{tmp_path}/x.db"
+    service = Service(open_store(url), simulated(), SETUP)
+    service.loop.ask(lambda ledger, now: None).result(PATIENCE)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    monkeypatch.setattr("slotwise.live.loop.ANSWER_SECONDS", 0.0)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / "x.db-wal").stat().st_size, hard))
+        with pytest.raises(UnsureError, match=r"disk.*will be carried out when the store can be written again"):
+            service.loop.submit([ONE]).result(PATIENCE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        until(service.loop, lambda: service.loop.trouble is None and service.store.counts() == {"done": 1})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        service.close()
+    exact(url, 1)
 
 
 def test_a_read_only_store(tmp_path: Path, until: Until) -> None:

@@ -116,6 +116,16 @@ def serve(
     keep_days: Annotated[
         float, typer.Option("--keep-days", min=0, help="how long ended jobs and journal rows are kept")
     ] = 30.0,
+    output_limit: Annotated[
+        float,
+        typer.Option("--output-limit", metavar="MB", min=0.01, help="local: megabytes kept of one job's output"),
+    ] = 10.0,
+    output_quota: Annotated[
+        float,
+        typer.Option(
+            "--output-quota", metavar="MB", min=1, help="local: megabytes of all outputs; the oldest go first"
+        ),
+    ] = 10_000.0,
     certificate: Annotated[Path | None, typer.Option("--certificate", help="a TLS certificate (PEM)")] = None,
     key: Annotated[Path | None, typer.Option("--key", help="its key (PEM)")] = None,
     names: Annotated[
@@ -218,6 +228,8 @@ def serve(
         demo,
         socket.absolute() if socket is not None else None,
         peers,
+        output_limit,
+        output_quota,
     )
     with nullcontext() if json_logs else shown():
         run(options)

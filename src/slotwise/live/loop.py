@@ -54,11 +54,16 @@ INBOX_LIMIT = 100_000
 RETRY_SECONDS = 0.5
 LOOK_SECONDS = 3600.0
 """how often types that nobody uses are looked for"""
+ANSWER_SECONDS = 5.0  # so long a request waits for a store that cannot be written before its caller is told
 NOT_NOW = "the store cannot be written"
 
 
 class NotReadyError(SlotwiseError):
     """The service cannot do it now; the reason is told, and it may be tried again."""
+
+
+class UnsureError(NotReadyError):
+    """The store has not been written for so long that the caller is told; the request may still be carried out."""
 
 
 class KeyConflictError(InputError):
@@ -252,6 +257,8 @@ class Loop:
             metrics.count(batch)
             metrics.DECISION.observe((applied - began) / max(1, len(batch.entries)))
         for future, result in answers:
+            if future.done():
+                continue  # it was told that nothing is certain
             if isinstance(result, Exception):
                 future.set_exception(result)
             else:
@@ -263,8 +270,8 @@ class Loop:
         self.retention.now_and_then(self.store, ledger, now)
 
     def _insist(self, act: Callable[[], None]) -> None:
-        """Repeat a call of the store until it succeeds: nothing is answered or started before, and nothing is lost."""
-        tried = 0
+        """Repeat a call of the store until it succeeds: nothing is acknowledged or started before, and nothing is lost."""
+        tried, began = 0, time.monotonic()
         while True:
             try:
                 act()
@@ -276,11 +283,23 @@ class Loop:
                     log.error("cannot write to the store, trying on: %s", error)
                 self.trouble = f"{NOT_NOW}: {error}"
                 tried += 1
+                if time.monotonic() - began >= ANSWER_SECONDS:
+                    self._tell_unsure()
                 if self._ending.wait(RETRY_SECONDS):
                     raise
         if tried:
             log.warning("the store can be written again")
             self.trouble = None
+
+    def _tell_unsure(self) -> None:
+        """Tell the callers that wait how things are: they need not wait in silence until the store can be written."""
+        error = UnsureError(
+            f"{self.trouble}; the request is kept and will be carried out when the store can be written again, unless the"
+            " service ends before: look for its jobs, or repeat it with the same key"
+        )
+        for item in self._items:
+            if isinstance(item, Request) and not item.future.done():
+                item.future.set_exception(error)
 
     def _plan_tick(self, now: float) -> None:
         rate = self.ledger.core.tick_rate

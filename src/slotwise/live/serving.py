@@ -30,6 +30,7 @@ from slotwise.live.changes.starting import Source
 from slotwise.live.dashboard.sessions import Sessions, keep_key
 from slotwise.live.demo import DemoEngine, Visitor
 from slotwise.live.demo import setup as demo_setup
+from slotwise.live.engines.local import OUTPUT_LIMIT, OUTPUT_QUOTA
 from slotwise.live.engines.protocol import Engine
 from slotwise.live.home import Home
 from slotwise.live.restart import Setup
@@ -78,6 +79,10 @@ class Options(NamedTuple):
     """the Unix socket; None: beside the token file"""
     peers: str | None = None
     """the role of other users of this machine who come through the socket; None: they are refused"""
+    output_limit: float = OUTPUT_LIMIT / 1e6
+    """megabytes of one job's output"""
+    output_quota: float = OUTPUT_QUOTA / 1e6
+    """megabytes of all outputs"""
 
 
 class JsonLines(logging.Formatter):
@@ -200,6 +205,11 @@ def serve(options: Options) -> None:
                 speed=options.speed,
                 slurm=options.slurm,
                 kubernetes=options.kubernetes,
+                outputs={
+                    "output_limit": int(options.output_limit * 1e6),
+                    "output_quota": int(options.output_quota * 1e6),
+                    "keep_seconds": options.keep_days * DAY,
+                },
             )
         compile_ahead(ready.setup)
         retention = Retention(journal=options.keep_days * DAY, jobs=options.keep_days * DAY)

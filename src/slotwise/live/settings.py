@@ -97,6 +97,7 @@ def prepare(
     speed: float = 1.0,
     slurm: Mapping[str, Any] | None = None,
     kubernetes: Mapping[str, Any] | None = None,
+    outputs: Mapping[str, Any] | None = None,
 ) -> Ready:
     """Read the cluster and make the engine; `folder` is where engines keep what they need."""
     if engine not in ENGINES:
@@ -122,6 +123,7 @@ def prepare(
                 {one.name: one for one in servers},
                 machine=machine,
                 runs_as_submitter=os.geteuid() == 0,
+                **(outputs or {}),
             ),
             setup_of(cluster, scenario),
         )

@@ -21,7 +21,7 @@ from slotwise.live.auth import Guard
 from slotwise.live.dashboard import pages
 from slotwise.live.dashboard.sessions import Sessions
 from slotwise.live.inbox import FullError
-from slotwise.live.loop import NotReadyError
+from slotwise.live.loop import NotReadyError, UnsureError
 from slotwise.live.service import Service
 from slotwise.live.store.records import StoreError
 from slotwise.live.time_limits import TimeLimits
@@ -83,6 +83,8 @@ def say_errors(app: FastAPI) -> None:
     @app.exception_handler(FullError)
     @app.exception_handler(StoreError)
     async def not_now(_: Request, error: Exception) -> JSONResponse:
+        if isinstance(error, UnsureError):
+            return problem(504, "not certain", str(error))
         return problem(503, "not ready", str(error), **{"Retry-After": "1"})
 
     @app.exception_handler(RequestValidationError)

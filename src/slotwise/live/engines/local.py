@@ -34,12 +34,14 @@ from slotwise.live.engines.protocol import (
     Unknown,
 )
 from slotwise.live.engines.supervisor.deadlines import number_of
-from slotwise.live.engines.supervisor.outputs import output_path
+from slotwise.live.engines.supervisor.outputs import output_path, sweep
 from slotwise.live.engines.supervisor.talking import VERSION
 
 log = logging.getLogger(__name__)
 SCRIPT = Path(__file__).with_name("supervisor")
-OUTPUT_LIMIT = 10_000_000
+OUTPUT_LIMIT = 10_000_000  # bytes of one output
+OUTPUT_QUOTA = 10_000_000_000  # bytes of all outputs together
+SWEEP_SECONDS = 10.0  # between two looks at the outputs
 GRACE_SECONDS = 10.0
 UNKNOWN_USER = "nobody"
 """who executes a job whose submitter is no user of this machine"""
@@ -61,6 +63,8 @@ class LocalEngine:
         *,
         machine: Machine | None = None,
         output_limit: int = OUTPUT_LIMIT,
+        output_quota: int = OUTPUT_QUOTA,
+        keep_seconds: float = float("inf"),
         grace: float = GRACE_SECONDS,
         runs_as_submitter: bool = False,
         uses_groups: bool = True,
@@ -68,6 +72,7 @@ class LocalEngine:
         self.folder = folder
         self.runs_as_submitter, self._uses_groups = runs_as_submitter, uses_groups
         self.grace, self.output_limit = grace, output_limit
+        self.output_quota, self.keep_seconds = output_quota, keep_seconds
         self._machine = machine or Machine.found()
         self.set_servers(list(servers.values()))
         self._live: dict[Attempt, dict[str, Any] | None] = {}
@@ -83,6 +88,8 @@ class LocalEngine:
         self._epoch = 0
         self._tell: Tell = lambda facts: None
         self._reader: threading.Thread | None = None
+        self._sweeper: threading.Thread | None = None
+        self._over = threading.Event()
 
     # -- the protocol -------------------------------------------------------------------------------------------
 
@@ -92,6 +99,16 @@ class LocalEngine:
         self._connect()
         self._reader = threading.Thread(target=self._read_on, name="slotwise-local", daemon=True)
         self._reader.start()
+        self._sweeper = threading.Thread(target=self._sweep_on, name="slotwise-outputs", daemon=True)
+        self._sweeper.start()
+
+    def _sweep_on(self) -> None:
+        """Keep outputs within their quota, and drop those of jobs that are no longer kept."""
+        while not self._over.wait(SWEEP_SECONDS):
+            try:
+                sweep(str(self.folder), self.output_limit, self.output_quota, time.time() - self.keep_seconds)
+            except OSError as error:
+                log.warning("cannot look through the outputs: %s", error)
 
     def servers(self) -> list[ServerUp]:
         return list(self._servers.values())
@@ -153,8 +170,10 @@ class LocalEngine:
             self._closing = True
             self._answered.notify_all()
             self._hang_up()
-        if self._reader is not None:
-            self._reader.join()
+        self._over.set()
+        for thread in (self._reader, self._sweeper):
+            if thread is not None:
+                thread.join()
         with self._lock:
             if self._peer is not None:
                 self._peer.close()

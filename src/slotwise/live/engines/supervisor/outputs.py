@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
+from contextlib import suppress
 
 PUNCH_HOLE, KEEP_SIZE = 2, 1
 BLOCK = 4096
@@ -73,3 +74,27 @@ def shorten(path: str, limit: int) -> None:
             os.ftruncate(descriptor, limit)  # a file system without holes: the end is lost instead of the middle
     finally:
         os.close(descriptor)
+
+
+def sweep(folder: str, limit: int, quota: int, before: float) -> int:
+    """Keep the outputs of a folder within their limits; return the bytes that they take on the disk afterwards.
+
+    Each is shortened to `limit` bytes, also after its job has ended: a process that the job has left behind may still write. Outputs of
+    ended jobs go if nothing was written to them since `before`, and then, oldest first, until all take at most `quota` bytes.
+    """
+    found: list[tuple[float, int, str]] = []
+    for name, _, files in os.walk(os.path.join(folder, "output")):
+        for file in files:
+            path = os.path.join(name, file)
+            with suppress(FileNotFoundError):  # it was empty, and its job has ended
+                if os.stat(path).st_size > limit:
+                    shorten(path, limit)
+                entry = os.stat(path)
+                found.append((entry.st_mtime, entry.st_blocks * 512, path))
+    total = sum(size for _, size, _ in found)
+    for written, size, path in sorted(found):
+        if (written < before or total > quota) and not is_held(path):
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+            total -= size
+    return total
