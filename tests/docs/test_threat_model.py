@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "threat-model.md"
 
 
-def tests_in(path: Path) -> set[str]:
+def functions_of(path: Path) -> set[str]:
     return {node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)}
 
 
@@ -21,4 +21,4 @@ def test_each_line_is_checked_by_a_test() -> None:
         file, _, function = name.partition("::")
         found = [path for folder in ("live", "cli") for path in (ROOT / "tests" / folder).glob(file)]
         assert len(found) == 1, name
-        assert function in tests_in(found[0]), name
+        assert function in functions_of(found[0]), name
