@@ -19,6 +19,7 @@ from slotwise.live.dashboard.sessions import SESSION_SECONDS, cookie_name
 
 STATIC = Path(__file__).parent / "static"
 KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+OPTIONAL = ("forecasts", "whatif", "advice")  # parts of the API that a page asks for only if they are there
 IMPORT_MAP = re.compile(rb'<script type="importmap">(.*?)</script>', re.DOTALL)
 HEADERS = {
     "Cache-Control": "no-cache",
@@ -53,6 +54,7 @@ class Who(BaseModel):
 
     role: str
     tenant: str
+    offers: list[str] = Field(description="of forecasts, whatif and advice, those that this service has")
 
 
 @cache
@@ -143,8 +145,11 @@ def routes(house: House) -> APIRouter:
         return LoginCode(code=code, address=house.address, path=f"/login?code={code}", expires=expires)
 
     @router.get("/v1/me")
-    async def me(caller: Reader) -> Who:
-        """Who asks, and in which role."""
-        return Who(role=caller.role, tenant=caller.tenant)
+    async def me(request: Request, caller: Reader) -> Who:
+        """Who asks, in which role, and what the service offers."""
+        paths = {getattr(route, "path", "") for route in request.app.routes}
+        return Who(
+            role=caller.role, tenant=caller.tenant, offers=[name for name in OPTIONAL if f"/v1/{name}" in paths]
+        )
 
     return router

@@ -12,6 +12,11 @@ const listeners = new Set();
 export const onSignedOut = (listener) => listeners.add(listener);
 export const signedOut = () => listeners.forEach((listener) => listener());
 
+const offered = new Set();
+/** Remember what the service offers, as /v1/me tells. */
+export const setOffers = (names) => (names || []).forEach((name) => offered.add(name));
+export const offers = (name) => offered.has(name);
+
 export async function call(method, path, body) {
   const options = { method, headers: { "X-Slotwise": "1" }, cache: "no-store" };
   if (body !== undefined) {

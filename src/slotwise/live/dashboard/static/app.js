@@ -2,7 +2,7 @@
 
 import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { call, get, onSignedOut } from "./api.js";
+import { call, get, onSignedOut, setOffers } from "./api.js";
 import { store } from "./board.js";
 import { useRoute } from "./route.js";
 import { html, useBoard, useReady, Problem, Time } from "./ui.js";
@@ -101,7 +101,9 @@ function App() {
   const [wrong] = useState(location.hash.startsWith("#/login?wrong"));
   const enter = async () => {
     try {
-      setWho(await get("/v1/me"));
+      const found = await get("/v1/me");
+      setOffers(found.offers);
+      setWho(found);
     } catch (error) {
       if (error.status === 401) setWho(null);
       else setTimeout(enter, 2000); // the service is away for a moment

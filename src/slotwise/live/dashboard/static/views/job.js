@@ -1,7 +1,7 @@
 // One job: what it is, what has happened to it, why it waits, when it should start, and what it writes.
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { call, get, post } from "../api.js";
+import { call, get, offers, post } from "../api.js";
 import { amounts, percent, several, span } from "../format.js";
 import { Confirm, html, JobLink, Problem, ServerLink, State, Table, Time, useLoaded, useReady, Waiting } from "../ui.js";
 import { sentence } from "./sentences.js";
@@ -69,9 +69,10 @@ function Why({ job }) {
 
 /** When a waiting job should start, and how often forecasts like this one came true. */
 function Forecast({ job }) {
-  const { value, error } = useLoaded(() => get(`/v1/forecast/${job.id}`), [job.id], 5);
+  const { value, error } = useLoaded(() => (offers("forecasts") ? get(`/v1/forecast/${job.id}`) : Promise.resolve(null)), [job.id], 5);
   let shown;
-  if (error) shown = html`<p class="hint">${error.status === 404 ? "This service makes no forecasts." : error.message}</p>`;
+  if (!offers("forecasts")) shown = html`<p class="hint">Not known yet: this service makes no forecasts.</p>`;
+  else if (error) shown = html`<p class="hint">${error.message}</p>`;
   else if (!value) shown = html`<p class="hint">Loading …</p>`;
   else if (value.p50 === null) shown = html`<p>Not known yet${value.reason ? `: ${value.reason.replace(/^not known yet: /, "")}` : ""}.</p>`;
   else {

@@ -2,7 +2,7 @@
 
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import uPlot from "../vendor/uplot.js";
-import { get, withQuery } from "../api.js";
+import { get, offers, withQuery } from "../api.js";
 import { amount, number, percent, span, when } from "../format.js";
 import { setQuery } from "../route.js";
 import { Choice, colours, html, palette, Problem, Table, Time, useLoaded, useReady, useWidth, Waiting } from "../ui.js";
@@ -41,7 +41,7 @@ export function Queues({ board, route }) {
   const hours = Number(route.query.get("hours")) || 1;
   const by = route.query.get("by") === "tenant" ? "tenant" : "type";
   const { value, error } = useLoaded(() => get(withQuery("/v1/queues/history", { since: Date.now() / 1000 - hours * 3600, points: POINTS, by })), [hours, by], hours > 2 ? 60 : 10);
-  const ahead = useLoaded(() => get("/v1/forecasts?limit=1"), [], 10);
+  const ahead = useLoaded(() => (offers("forecasts") ? get("/v1/forecasts?limit=1") : Promise.resolve(null)), [], 10);
   const drawn = useRef(false);
   const ready = () => { if (!drawn.current) { drawn.current = true; document.body.dataset.ready = ""; } };
   useReady(Boolean(value && !value.series.length) || error !== null);
@@ -64,7 +64,7 @@ export function Queues({ board, route }) {
       ${waiting.map(([name, [n, running, since]]) => html`<tr key=${name}><th scope="row"><a href=${`#/jobs?type=${encodeURIComponent(name)}&state=waiting`}>${name}</a></th><td class="num">${number(n)}</td><td class="num">${number(running)}</td>
         <td>${since ? html`<${Time} at=${since} /> (${span(board.now - since)})` : "–"}</td><td>${n ? html`<${Forecast} value=${forecasts.get(name)} />` : "–"}</td></tr>`)}<//>
     ${coverage && coverage.of ? html`<p class="hint">80 % intervals held ${percent(coverage.coverage)} of the last ${number(coverage.of)} starts.</p>` : null}
-    ${ahead.error && ahead.error.status !== 404 ? html`<p class="hint">Forecasts: ${ahead.error.message}</p>` : null}
+    ${ahead.error ? html`<p class="hint">Forecasts: ${ahead.error.message}</p>` : null}
     <div class="bar"><${Choice} label="By" value=${by} options=${[["type", "type"], ["tenant", "tenant"]]} onChange=${(key) => setQuery(route, { by: key === "type" ? null : key })} />
       <label>Window <select value=${String(hours)} onChange=${(event) => setQuery(route, { hours: event.target.value })}>
         ${Object.entries(WINDOWS).sort((a, b) => a[0] - b[0]).map(([key, text]) => html`<option value=${key}>${text}</option>`)}</select></label></div>

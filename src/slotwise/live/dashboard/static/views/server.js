@@ -1,7 +1,7 @@
 // One server: what it holds, what it does and why, and what has run on it.
 
 import { useState } from "preact/hooks";
-import { get, post, withQuery } from "../api.js";
+import { get, offers, post, withQuery } from "../api.js";
 import { serverAt } from "../board.js";
 import { amount, several, span } from "../format.js";
 import { Confirm, html, JobLink, Problem, State, Table, Time, useLoaded, useReady, Waiting } from "../ui.js";
@@ -24,7 +24,7 @@ function Actions({ one, who, jobs, board }) {
       const change = found.change && found.change.wait;
       setEffect(change ? `Over the next hour mean waits change by ${span(Math.abs(change.p50))} ${change.p50 < 0 ? "less" : "more"} (8 in 10 runs between ${change.p10.toFixed(1)} and ${change.p90.toFixed(1)} s).` : found.reason || "not known yet");
     } catch (error) {
-      setEffect(error.status === 404 ? "This service makes no forecasts." : error.message);
+      setEffect(error.message);
     }
   };
   return html`<button type="button" onClick=${() => { setEffect(null); setOpen(true); }}>${back ? "Resume …" : "Drain …"}</button>
@@ -34,7 +34,7 @@ function Actions({ one, who, jobs, board }) {
         : html`<ul><li>${several(one.jobs, "job")} on it ${one.jobs === 1 ? "goes" : "go"} on until ${one.jobs === 1 ? "it ends" : "they end"}${jobs && jobs.length ? `; the oldest has run for ${span(board.now - Math.min(...jobs.map((job) => job.started ?? board.now)))}` : ""}.</li>
           <li>${free} are free on it now and take no more jobs.</li><li>It can be resumed at any time.</li></ul>
           <label>Reason <input value=${reason} maxlength="500" placeholder="shown to everyone" onInput=${(event) => setReason(event.target.value)} /></label>
-          <p><button type="button" onClick=${estimate}>Estimate the effect on waits</button> <span role="status">${effect}</span></p>`}<//>` : null}`;
+          ${offers("whatif") ? html`<p><button type="button" onClick=${estimate}>Estimate the effect on waits</button> <span role="status">${effect}</span></p>` : null}`}<//>` : null}`;
 }
 
 export function Server({ route, who, board }) {

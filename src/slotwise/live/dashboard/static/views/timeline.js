@@ -1,6 +1,6 @@
 // The timeline: what has run where, what runs, and until when by forecast.
 
-import { get, withQuery } from "../api.js";
+import { get, offers, withQuery } from "../api.js";
 import { order } from "../board.js";
 import { setQuery } from "../route.js";
 import { html, useLoaded, useReady, Waiting } from "../ui.js";
@@ -22,7 +22,7 @@ export function Timeline({ board, route }) {
     () => (rows.length ? get(withQuery("/v1/timeline", { server: rows, since: (end || Date.now() / 1000) - hours * 3600, until: end })) : Promise.resolve({ spans: [], since: 0, until: 1, complete: true })),
     [rows.join("\n"), hours, end], hours > 2 ? 30 : 5,
   );
-  const ahead = useLoaded(() => get("/v1/forecasts"), [], 10);
+  const ahead = useLoaded(() => (offers("forecasts") ? get("/v1/forecasts") : Promise.resolve(null)), [], 10);
   const forecasts = new Map(((ahead.value && ahead.value.running) || []).filter((one) => one.p50 !== null)
     .map((one) => [one.job, { p50: ahead.value.as_of + one.p50, p90: ahead.value.as_of + one.p90 }]));
   useReady(value !== null || error !== null);
@@ -40,5 +40,5 @@ export function Timeline({ board, route }) {
     </div>
     ${value ? html`<${Gantt} rows=${rows} spans=${value.spans} since=${value.since} until=${until} now=${board.now} types=${board.types} forecasts=${forecasts} />
       ${value.complete ? null : html`<p class="hint">There were more jobs than are drawn: choose a shorter window.</p>`}` : html`<${Waiting} error=${error} />`}
-    <p class="hint">The line is now. Right of it, running jobs reach to when they should end: darker to the middle, lighter to the time by which 9 in 10 end${ahead.error && ahead.error.status === 404 ? " (this service makes no forecasts)" : ""}.</p>`;
+    <p class="hint">The line is now. Right of it, running jobs reach to when they should end: darker to the middle, lighter to the time by which 9 in 10 end${offers("forecasts") ? "" : " (this service makes no forecasts)"}.</p>`;
 }

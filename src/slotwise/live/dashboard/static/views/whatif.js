@@ -1,7 +1,7 @@
 // What if: the next hours under another cluster, policy or load, beside going on as now; and what keeps free capacity from being used.
 
 import { useEffect, useState } from "preact/hooks";
-import { get, post } from "../api.js";
+import { get, offers, post } from "../api.js";
 import { amount, amounts, percent, span } from "../format.js";
 import { html, Problem, ServerLink, Table, useLoaded, useReady, Waiting } from "../ui.js";
 
@@ -41,9 +41,10 @@ function Compared({ found }) {
 }
 
 function Advice() {
-  const { value, error } = useLoaded(() => get("/v1/advice"), [], 30);
+  const { value, error } = useLoaded(() => (offers("advice") ? get("/v1/advice") : Promise.resolve(null)), [], 30);
   let shown;
-  if (error) shown = html`<p class="hint">${error.status === 404 ? "This service gives no such advice." : error.message}</p>`;
+  if (!offers("advice")) shown = html`<p class="hint">This service gives no such advice.</p>`;
+  else if (error) shown = html`<p class="hint">${error.message}</p>`;
   else if (!value) shown = html`<p class="hint">Loading …</p>`;
   else {
     shown = html`<p>Free: ${amounts(value.free)}. Of that no waiting or usual job can use ${amounts(value.unusable)}.</p>
@@ -73,7 +74,7 @@ export function WhatIf({ board }) {
     try {
       setFound(await post("/v1/whatif", asked));
     } catch (failed) {
-      setError(failed.status === 404 ? { message: "This service makes no forecasts." } : failed);
+      setError(failed);
     }
     setBusy(false);
   };
@@ -91,7 +92,7 @@ export function WhatIf({ board }) {
       <label>More or fewer jobs of type <select value=${form.type} onChange=${set("type")}><option value="">none</option>${board.types.map((one) => html`<option value=${one.name}>${one.name}</option>`)}</select></label>
       <label>times as many <input type="number" min="0" max="100" step="0.1" value=${form.rate} onInput=${set("rate")} /></label>
       <label>Over the next hours <input type="number" min="0.1" max="168" step="0.1" value=${form.hours} onInput=${set("hours")} /></label>
-      <button type="submit" class="primary" disabled=${busy || nothing}>${busy ? "Running …" : "Run both"}</button>
-    </form>${nothing ? html`<p class="hint">Choose at least one change.</p>` : null}<${Problem} error=${error} /></section>
+      <button type="submit" class="primary" disabled=${busy || nothing || !offers("whatif")}>${busy ? "Running …" : "Run both"}</button>
+    </form>${offers("whatif") ? nothing && html`<p class="hint">Choose at least one change.</p>` : html`<p class="hint">This service does not run forward.</p>`}<${Problem} error=${error} /></section>
     ${found ? html`<${Compared} found=${found} />` : null}<${Advice} />${busy ? html`<${Waiting} what="Running forward" />` : null}`;
 }
