@@ -126,7 +126,7 @@ def test_every_figure_has_its_command() -> None:
         for picture in pictures:
             if picture.endswith(".png"):  # of the dashboard: a test in a browser makes it
                 made = (ROOT / "tests" / "live" / "test_browser.py").read_text()
-                assert f'.picture("{Path(picture).stem.removeprefix("dashboard-")}")' in made, picture
+                assert f'"{Path(picture).stem.removeprefix("dashboard-")}"' in made, picture
                 assert "tests/live/test_browser.py" in page.read_text(), page
                 continue
             assert f'"{Path(picture).name}"' in draw, picture

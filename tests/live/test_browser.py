@@ -31,6 +31,7 @@ WAIT = 60_000  # milliseconds that a page may take on a slow machine
 DESK, PHONE = {"width": 1280, "height": 860}, {"width": 390, "height": 844}
 VIEWS = ("", "queues", "jobs", "timeline", "whatif", "decisions")
 FIRST_LOAD = 300_000  # bytes
+IN_GUIDE = ("cluster", "desk-queues", "desk-jobs-one")  # pictures of docs/guides/dashboard.md
 
 pytestmark = [
     pytest.mark.system,

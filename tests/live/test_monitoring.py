@@ -105,7 +105,7 @@ def test_alarms_are_raised_and_go(house: House, monkeypatch: pytest.MonkeyPatch)
         (0.97, 1000, True),
         (None, 0, False),
     ):
-        monkeypatch.setattr(alarms, "coverage", lambda found=(coverage, of): found)
+        monkeypatch.setattr(alarms, "_coverage", (coverage, of))
         assert ("forecast" in kinds(alarms, board)) == raised
     monkeypatch.setattr(house.service.loop, "trouble", "the disk is full")
     assert kinds(alarms, board)["trouble"]["text"] == "the disk is full"

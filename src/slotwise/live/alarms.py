@@ -16,7 +16,6 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 from slotwise.errors import SlotwiseError
@@ -43,8 +42,8 @@ class Alarms:
         self._load: Load | None = None
         self._next_look = 0.0
         self._looking = threading.Lock()
-        self.coverage: Callable[[], tuple[float | None, int]] = lambda: (None, 0)
-        """coverage of the forecasts and of how many; whoever makes forecasts sets this"""
+        self._coverage: tuple[float | None, int] = (None, 0)
+        """coverage of the forecasts, and of how many"""
 
     @property
     def load(self) -> Load | None:
@@ -78,7 +77,7 @@ class Alarms:
             at = "" if load.intensity is None else f" (intensity {load.intensity:.2f})"
             text = f"the load of the last {load.window / 60:.0f} min is outside the capacity region{at}: queues grow under any policy"
             found.append(("overload", text))
-        coverage, of = self.coverage()
+        coverage, of = self._coverage
         if (
             coverage is not None
             and of >= LEAST_FORECASTS
@@ -114,6 +113,9 @@ class Alarms:
             self._load = observe(
                 self._service.store, core.cluster, list(core.types), core.policy, up, loop.clock.now()
             )
+            if self._service.forecasts.is_ready:
+                told = self._service.forecasts.ask("coverage").get("all", {})
+                self._coverage = told.get("coverage"), told.get("of", 0)
         except (
             SlotwiseError,
             RuntimeError,

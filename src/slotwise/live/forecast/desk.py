@@ -66,6 +66,11 @@ class Desk:
         answer: dict[str, Any] = found.get("answer", {"reason": found.get("reason", STARTING)})
         return answer
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether the worker runs, because something has been asked."""
+        return self._ready.is_set()
+
     def close(self) -> None:
         """End the worker."""
         with self._lock:
