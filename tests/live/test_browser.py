@@ -24,9 +24,7 @@ from slotwise.live import Client
 BROWSER = os.environ.get("SLOTWISE_TEST_BROWSER", "")
 ROOT = Path(__file__).parents[2]
 AXE = ROOT / "build" / "vendor" / "axe.js"
-PICTURES = (
-    ROOT / "docs" / "guides" / "images" if os.environ.get("SLOTWISE_PICTURES") else ROOT / "build" / "pictures"
-)
+PICTURES, GUIDE = ROOT / "build" / "pictures", ROOT / "docs" / "guides" / "images"
 WAIT = 60_000  # milliseconds that a page may take on a slow machine
 DESK, PHONE = {"width": 1280, "height": 860}, {"width": 390, "height": 844}
 VIEWS = ("", "queues", "jobs", "timeline", "whatif", "decisions")
@@ -86,8 +84,9 @@ class Visit:
         return self.page
 
     def picture(self, name: str) -> None:
-        PICTURES.mkdir(parents=True, exist_ok=True)
-        self.page.screenshot(path=PICTURES / f"dashboard-{name}.png")
+        folder = GUIDE if os.environ.get("SLOTWISE_PICTURES") and name in IN_GUIDE else PICTURES
+        folder.mkdir(parents=True, exist_ok=True)
+        self.page.screenshot(path=folder / f"dashboard-{name}.png")
 
     def close(self) -> None:
         self.context.close()
@@ -180,7 +179,7 @@ def test_a_job_from_submission_to_its_end(visit: Callable[..., Visit], demo: Pro
     page.locator(".output", has_text="done").wait_for()
     page.locator(".bar .state", has_text="done").wait_for()
     page.get_by_text("ends as done, exit code 0").wait_for()
-    page.locator(".output", has_text="counting: 100 % done").wait_for()
+    page.locator(".output", has_text="count: 100 % done").wait_for()
 
 
 def test_why_a_job_waits_and_when_it_starts(visit: Callable[..., Visit], demo: Process) -> None:

@@ -108,7 +108,7 @@ class DemoEngine(SimulatedEngine):
 
     def start(self, starts: Sequence[Start]) -> None:
         for one in starts:
-            self._on[one.job, one.attempt] = one.server, str(one.spec.get("name") or "job")
+            self._on[one.job, one.attempt] = one.server, str(next(iter(one.spec.get("argv") or ()), "job"))
         super().start(starts)
 
     def settled(self, attempts: Sequence[tuple[int, int]]) -> None:
