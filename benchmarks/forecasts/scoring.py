@@ -16,6 +16,7 @@ from slotwise.foresee.tracking import Tracker
 F8 = NDArray[np.float64]
 Data = dict[str, Any]
 TAU = np.array(LEVELS)
+RETRAINED, LEARNT = 3, 8_000  # how often gradient boosting is trained, and on how many rows
 FEWEST = 10  # observations below which a baseline does not answer
 FAR = 56 * 86_400.0  # what "later" counts as, in seconds
 
@@ -89,7 +90,7 @@ def by_plan(data: Data) -> F8:
 
 
 def by_boosting(data: Data) -> F8:
-    """Quantile gradient boosting on what is known of queue, cluster and job, trained anew after every twentieth of the forecasts on all that has started by then."""
+    """Quantile gradient boosting on what is known of queue, cluster and job, trained anew after every third of the forecasts on the last 8,000 of all that have started by then."""
     try:
         from sklearn.ensemble import HistGradientBoostingRegressor
     except ImportError:
@@ -98,14 +99,14 @@ def by_boosting(data: Data) -> F8:
     order, out = np.argsort(data["now"], kind="stable"), np.full((len(data["now"]), 3), np.nan)
     known = data["all_now"] + data["all_actual"]
     told = np.isfinite(data["all_features"]).any(axis=0)
-    for piece in np.array_split(order, 20):
+    for piece in np.array_split(order, RETRAINED):
         begin = float(data["now"][piece[0]])
-        rows = np.flatnonzero(known <= begin)[-20_000:]
+        rows = np.flatnonzero(known <= begin)[-LEARNT:]
         if len(rows) < 50:
             continue
         for level, tau in enumerate(TAU):
             model = HistGradientBoostingRegressor(
-                loss="quantile", quantile=float(tau), max_iter=150, random_state=1
+                loss="quantile", quantile=float(tau), max_iter=100, random_state=1
             )
             model.fit(data["all_features"][rows][:, told], np.log1p(data["all_actual"][rows]))
             out[piece, level] = np.expm1(model.predict(data["features"][piece][:, told]))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from slotwise.foresee.history import F8, I8, History
 
-PRIOR = 2.0  # observations; 0.5 and 8 had more pinball loss on the tuning logs (docs/research/forecasts.md)
+PRIOR = 2.0  # observations of the more general pool; a first guess
 KEPT = (25, 100, 200, 400, 2000)  # newest observations of a pool, by level; old behaviour is forgotten
 STEPS_PER_OCTAVE = 2.0  # limits within a factor of 2 ** (1 / 2) count as equal
 NO_LIMIT = -(2**20)

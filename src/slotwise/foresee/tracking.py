@@ -54,7 +54,7 @@ class Tracker:
 
     def add(self, job: Hashable, made: float, quantiles: Iterable[float], job_type: str, median: float) -> None:
         """A forecast was made: seconds from `made`. `median` is that of the runs before correction, which names the group."""
-        one = _Made(job, made, tuple(quantiles), keys_of(job_type, median), job_type, band_of(median))
+        one = _Made(job, made, tuple(map(float, quantiles)), keys_of(job_type, median), job_type, band_of(median))
         self._open.setdefault(job, []).append(one)
         for level, wait in enumerate(one.quantiles):
             if wait < float("inf"):
