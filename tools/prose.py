@@ -57,10 +57,11 @@ def _strings_and_comments(text: str) -> list[tuple[int, str]]:
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         line = token.start[0]
         if token.type == tokenize.COMMENT:
-            if comment and line != last + 1:
+            beside = bool(token.line[: token.start[1]].strip())  # beside code: a passage of its own
+            if comment and (beside or line != last + 1):
                 found.append((first, " ".join(comment)))
                 comment = []
-            first, last = (first if comment else line), line
+            first, last = (first if comment else line), (-1 if beside else line)
             comment.append(token.string.lstrip("#").strip())
         elif token.type == tokenize.STRING and token.line.lstrip().startswith(('"""', 'r"""')):
             for part in re.split(r"\n\s*\n|\n(?=\s*[-*] )", token.string.strip('r"')):

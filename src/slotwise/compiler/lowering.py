@@ -93,7 +93,7 @@ def _handles_arrays(signature: Any) -> bool:
 
 
 def call_to(description: Any, library: Any, *, plain: bool) -> Any:
-    """How others call a kernel. As Numba's, but nobody asks whether a plain one has raised."""
+    """How others call a kernel. As Numba's, but callers of a plain kernel do not check whether it has raised."""
     if not plain:
         return user_function(description, [library])
     kind = description.restype

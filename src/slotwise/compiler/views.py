@@ -57,7 +57,7 @@ if JIT:
 
     @intrinsic  # type: ignore[untyped-decorator]
     def prefetch(context: Any, address: Any) -> Any:
-        """Bring the cache line at an address near, to be written soon; nobody waits for it."""
+        """Prefetch the cache line at an address for writing, without waiting for it."""
 
         def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             short = ir.IntType(32)
@@ -71,7 +71,7 @@ if JIT:
 
     @intrinsic  # type: ignore[untyped-decorator]
     def call_at(context: Any, address: Any, s: Any, a: Any, b: Any) -> Any:
-        """Call the compiled hook at an address: code that is linked late, so that not everybody compiles it."""
+        """Call the compiled hook at an address. Such code is linked late, so that only runs that use it compile it."""
 
         def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             whole = ir.IntType(64)

@@ -1,4 +1,5 @@
-"""How kernels are compiled: those that only others call become parts of them, and whoever is called from Python is made once, whole.
+"""The compiler of our own: kernels that only kernels call are linked in as parts; a kernel that Python calls is
+compiled once, whole.
 
 Numba optimises every function, with all that it calls, down to machine code and keeps that on disk, though most kernels are only
 ever called by others, which contain them. Here a kernel has two faces. As a part of others it is typed, lowered and tidied up, no more. As one
@@ -83,7 +84,7 @@ class _Part(JITCodeLibrary):  # type: ignore[misc]
         self._finalized = True
 
     def _get_module_for_linking(self) -> Any:
-        """With all that it calls: for others than a whole, such as somebody's own policy."""
+        """Return the part with all that it calls, for callers other than a whole, such as a user's own policy."""
         if self._shared_module is None:
             module = self._final_module.clone()
             for library in _called_by(self):
@@ -140,7 +141,8 @@ class _Whole(JITCodeLibrary):  # type: ignore[misc]
         for function in self._final_module.functions:
             if not function.is_declaration and function.name not in self._own:
                 # What is called once is inlined, and nothing is kept for others. Not "internal": such a function still has a name in machine
-                # code, by which the loader would give it, with arguments left out that it does not use, to whoever brings one of that name.
+                # code, by which the loader would give it, with arguments left out that it does not use, to any
+                # later function of that name.
                 function.linkage = "private"
         self._optimize(QUICK, vectorized=False)
         self._optimize(THOROUGH, vectorized=True)
@@ -160,7 +162,8 @@ class _Whole(JITCodeLibrary):  # type: ignore[misc]
         builder.getModulePassManager().run(self._final_module, builder)
 
     def serialize_using_object_code(self) -> tuple[str, str, tuple[bytes, bytes]]:
-        """Beside machine code Numba keeps code that others can link in. Nobody does: of that, the names alone, which loads in half the time."""
+        """Beside machine code Numba keeps code that others can link in. No kernel links it in, so only the names
+        are kept, which load in half the time."""
         self._ensure_finalized()
         module = self._final_module
         named = [f.name for f in module.functions if not f.is_declaration and f.linkage != binding.Linkage.private]
@@ -244,7 +247,7 @@ class _CloseWhole(_Step):
 
 
 class _Passes(PassManager):  # type: ignore[misc]
-    """Numba's passes, one after the other. Numba also tells whoever listens of each, with the types of all arguments written out, and a state is a
+    """Numba's passes, one after the other. Numba also notifies listeners of each, with the types of all arguments written out, and a state is a
     record of two hundred numbers: some hundredths of the first run's wait."""
 
     def _runPass(self, index: int, pss: Any, internal_state: Any) -> None:  # noqa: N802

@@ -18,7 +18,7 @@ FINE, NOBODY_WAITS, NOT_THERE, NO_ROOM, RAISED = 0, 1, 2, 3, 4
 def start(s: st.State, j: int, server: int) -> int:
     """Start the head of line of type j on the server and note the placement; returns the job.
 
-    A policy that asks for what cannot be gets -1, and the run ends with an error: nobody's capacity is exceeded.
+    If the job cannot start, return -1. The event then ends with an error, and no server's capacity is exceeded.
     """
     if not 0 <= server < s.max_servers or st.servers(s)[server, st.STATUS] != st.PRESENT:
         s.failed = NOT_THERE

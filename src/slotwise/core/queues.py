@@ -142,7 +142,7 @@ def weight_of_type(s: st.State, j: int, length: int) -> float:
 
 @kernel
 def _mark(s: st.State, j: int, waits: bool) -> None:
-    """Note whether somebody of type j waits."""
+    """Note whether a job of type j waits."""
     place = st.rank(s)[j]
     if waits:
         st.waiting_ranks(s)[place >> 5] |= 1 << (place & 31)
@@ -152,7 +152,7 @@ def _mark(s: st.State, j: int, waits: bool) -> None:
 
 @kernel
 def next_waiting(s: st.State, place: int) -> int:
-    """The first rank from this one on, from large types to small, of which somebody waits; -1 where there is none."""
+    """Return the first rank from `start` on, from large types to small, with a waiting job, or -1."""
     if place >= s.n_types:
         return -1
     words, n = st.waiting_ranks(s), natural(place >> 5)
@@ -186,7 +186,7 @@ def refresh_shortest(s: st.State, j: int, server: int) -> None:
 
 @kernel
 def oldest_head(s: st.State, servers_queue: int) -> int:
-    """The type whose head of line has waited longest, -1 where nobody waits (queues of all types)."""
+    """Return the type whose head of queue has waited longest, or -1 if no job waits (queues of all types)."""
     born, lines = st.sequence(s), st.queues(s)
     best, age = -1, 0
     for j in range(s.n_types):

@@ -99,7 +99,7 @@ class State:
     need_type: int  # the type that is being placed, whose demand is in `need`
     log_weights: int
     gained: int  # weights are gain_j Q_j + offset_j, not Q_j
-    keeps_ranks: int  # which types have somebody waiting, from large to small
+    keeps_ranks: int  # which types have a waiting job, from large to small
     random_ties: int
     # sizes of the indexes
     n_server_columns: int
@@ -291,7 +291,7 @@ def gain(s: State) -> NDArray[np.float64]:
 
 @kernel
 def offset(s: State) -> NDArray[np.float64]:
-    """(J,): the weight of a type of which nobody waits; only where `gained`."""
+    """(J,): the weight of a type with an empty queue; only where `gained`."""
     return floats(s.at_offset, s.n_types)
 
 
@@ -303,7 +303,7 @@ def rank(s: State) -> NDArray[np.int64]:
 
 @kernel
 def waiting_ranks(s: State) -> NDArray[np.int64]:
-    """A bit for each type by its rank, in words of 32: whether somebody of it waits; only where `keeps_ranks`."""
+    """A bit for each type by its rank, in words of 32: whether a job of the type waits; only where `keeps_ranks`."""
     return ints(s.at_waiting_ranks, (s.n_types + 31) >> 5)
 
 

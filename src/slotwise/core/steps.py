@@ -210,7 +210,7 @@ def fail(s: st.State, server: int, leave: Any, arrive: Any) -> None:
         vacate(s, lost[n], False)
     if was_present:
         _shut(s, server)
-    # all are back in line before anybody is asked: who is younger, or came later, must not start before them
+    # requeue all of them before any hook runs: a younger job must not start before them
     for n in range(s.n_moved):
         rejoin_queue(s, lost[n], queue_for(s, int(rows[lost[n], st.TYPE])))
     if was_present:
@@ -236,7 +236,7 @@ def _shut(s: st.State, server: int) -> None:
 
 @kernel
 def _send_away(s: st.State, server: int, arrive: Any) -> None:
-    """Those who waited for this server (own queues) join the shortest queues of the others."""
+    """Move the jobs of this server's own queues to the shortest queues of other servers."""
     if s.own_queues:
         for j in range(s.n_types):
             while st.queues(s)[server * s.n_types + j, st.HEAD] >= 0:

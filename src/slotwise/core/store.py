@@ -96,7 +96,7 @@ class Store:
         servers_change: bool = False,
     ) -> None:
         """`alike`: every job asks for just what its type does. `servers_change`: some will come and go, so it must be quick to say
-        which jobs a server has. `rates`: arrivals of each type, 0 where nobody knows; `counts`: how many servers of each class are expected."""
+        which jobs a server has. `rates`: arrivals of each type, 0 if unknown; `counts`: how many servers of each class are expected."""
         self.sizes, self.policy, self.spaces = sizes, policy, list(spaces)
         self.arrays: Arrays = {}
         self.record = np.zeros(1, st.DTYPE)
@@ -186,12 +186,12 @@ class Store:
         return self.arrays["servers"][:, st.SERVER_COLUMNS + J : st.SERVER_COLUMNS + 2 * J]
 
     def first_sequence(self) -> int | None:
-        """The sequence number of the job that is first in line; None where nobody waits."""
+        """Return the sequence number of the oldest waiting job, or None."""
         waiting = self.sequence[self.arrays["jobs"][:, st.SERVER] == st.WAITING]
         return int(waiting.min()) if len(waiting) else None
 
     def count_waiting(self) -> None:
-        """What follows from the lengths of the queues: weights, and which types have somebody waiting."""
+        """Recompute what follows from the queue lengths: weights, and which types have a waiting job."""
         length, words = self.arrays["queue_length"], self.arrays["waiting_ranks"]
         words[:] = 0
         for j in range(self.state.n_types):

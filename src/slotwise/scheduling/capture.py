@@ -76,7 +76,7 @@ def in_queue_order(store: Store, jobs: I8) -> I8:
     """For each of the waiting jobs a number that grows along its queue."""
     sequence = store.sequence[jobs]
     if not store.state.own_queues:
-        return sequence  # within a type who came first is before the others
+        return sequence  # within a type, older jobs come first
     rank = np.zeros(store.state.max_jobs, np.int64)
     for head in store.arrays["queues"][:, st.HEAD].tolist():
         place = 0
@@ -145,6 +145,7 @@ def _policy(
 
 
 def options_of(policy: Policy) -> dict[str, Any]:
-    """The options that were given: what was not follows the defaults of whoever reads it."""
+    """The options that were given: an option that was not given follows the defaults of the version that reads the
+    situation."""
     options: dict[str, Any] = policy.options.model_dump(mode="json", exclude_unset=True)
     return options

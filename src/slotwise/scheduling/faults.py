@@ -27,7 +27,7 @@ def fault_of(policy: Policy, hooks: Sequence[Any], failed: int) -> Exception | N
         if isinstance(hook, PythonHook) and hook.error is not None:
             error, hook.error = hook.error, None
             if not isinstance(error, Exception):
-                raise error  # Ctrl-C is nobody's fault
+                raise error  # Ctrl-C is no fault of the policy
             return error
     return SlotwiseError(f"policy {policy.label} {FAULTS.get(failed, 'failed')}")
 

@@ -130,7 +130,7 @@ def _demands(store: Store, situation: Situation, kinds: I8) -> I8:
 
 
 def _durations(store: Store, situation: Situation) -> NDArray[np.float64]:
-    """How long each job is expected to run; infinite where nobody knows, which clairvoyant policies cannot have."""
+    """Return how long each job is expected to run: infinite if unknown, which clairvoyant policies refuse."""
     known: list[float] = []
     for table in (situation.waiting, situation.running):
         column = table.duration or [None] * len(table.job)

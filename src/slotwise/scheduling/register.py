@@ -1,4 +1,4 @@
-"""Who is who: the names of jobs and servers beside the numbers that they have in the state, and what the state has no room for."""
+"""The names of jobs and servers, beside their numbers in the state, and what the state does not hold."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Register:
         self.extras.pop(i, None)
 
     def number_for(self, server: Hashable, places: int) -> int:
-        """A number for a new server: the lowest that nobody has. It depends on who is there, and on nothing else."""
+        """Return a number for a new server: the lowest that is free. It depends on the present servers only."""
         number = heapq.heappop(self.unused) if self.unused else places
         self.servers[server], self.server_of[number] = number, server
         return number

@@ -287,7 +287,7 @@ _READERS: dict[Any, Callable[[Any, str], Any]] = {
 
 
 def _checked(s: Situation) -> Situation:
-    """Columns are alike long, positions are of something, nobody is there twice."""
+    """Check that columns have one length, positions exist and no name occurs twice."""
     J, R, n_servers = len(s.types), len(s.resources), len(s.servers.name)
     for name, table in (("servers", s.servers), ("waiting", s.waiting), ("running", s.running)):
         columns = {column: values for column, values in vars(table).items() if values is not None}

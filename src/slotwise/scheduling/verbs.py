@@ -97,7 +97,7 @@ class Verbs(ABC):
         return outcome
 
     def _placements(self, event: Event) -> list[Placement]:
-        """For those who call the verbs: the placements, and a fault as an exception that tells of them."""
+        """Return the placements; raise a fault as an exception that holds them."""
         outcome = self.apply(event)
         if outcome.fault is not None:
             raise telling(outcome)

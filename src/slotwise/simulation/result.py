@@ -108,12 +108,13 @@ class Result:
 
     @cached_property
     def mean_wait(self) -> Interval:
-        """Mean time from arrival to start, of those who still wait as long as it will be at least."""
+        """Mean time from arrival to start; for a job that still waits, a lower bound of it."""
         return mean_interval([0.0 if math.isnan(run.mean_wait) else run.mean_wait for run in self.runs])
 
     @cached_property
     def wait(self) -> dict[str, float | None]:
-        """mean, p50, p95, p99 and max over the jobs of all replications that came after the warm-up, those who still wait included."""
+        """mean, p50, p95, p99 and max over the jobs of all replications that came after the warm-up, including jobs
+        that still wait."""
         return wait_figures(
             add_up(np.concatenate([run.wait_sums for run in self.runs])),
             np.sum([run.wait_bins.sum(axis=0) for run in self.runs], axis=0),
@@ -146,7 +147,7 @@ class Result:
 
     @property
     def worst_type(self) -> str | None:
-        """The type with the longest mean wait; None where nobody waited."""
+        """The type with the longest mean wait; None if no job waited."""
         means = {name: figures["mean"] or 0.0 for name, figures in self.wait_by_type.items()}
         worst = max(means, key=lambda name: means[name], default=None)
         return worst if worst is not None and means[worst] > 0 else None
@@ -173,7 +174,7 @@ class Result:
 
     @cached_property
     def fragmentation(self) -> dict[str, float | None]:
-        """Share of each resource that was free while somebody waited; None where nobody ever did."""
+        """Share of each resource that was free while a job waited; None if no job ever did."""
         rows = np.array([run.idle_while_waiting for run in self.runs])
         means = [
             float(np.mean(column[~np.isnan(column)])) if (~np.isnan(column)).any() else None for column in rows.T
@@ -314,8 +315,8 @@ class Result:
         return pl.concat(frames)
 
     def jobs(self, replication: int = 0) -> pl.DataFrame:
-        """Every job of a replication that was run with `record_jobs`: arrival, start, end, server, type, duration. `start` and
-        `server` are null of who still waits, `end` of who has not finished."""
+        """Every job of a replication that was run with `record_jobs`: arrival, start, end, server, type, duration. `
+        start` and `server` are null for a waiting job, `end` for one that has not completed."""
         return job_frame(self._recorded(replication), self.type_names)
 
     def trace(self, replication: int = 0) -> Trace:

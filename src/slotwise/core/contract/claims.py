@@ -74,7 +74,7 @@ class MaxWeight:
     stall_share: float | None = None
     """a server may stall or turn only while less than this share of the servers does; None: at any time"""
     beta_option: str = ""
-    """the option that sets beta, for those who try several; empty: none does"""
+    """name of the option that sets beta, for callers that try several values; empty if no option does"""
     needs: tuple[Need, ...] = ()
     """beyond those of the theorem"""
     assumptions: tuple[Assumption, ...] = ()

@@ -103,7 +103,7 @@ def as_value(hook: Hook | Dispatcher, *, compiled: bool) -> Any:
 
 @cache
 def _compiled(hook: Hook | Dispatcher) -> Any:
-    """Made once in a process. Only our own are cached on disk: the cache of somebody else's file would not notice that
+    """Made once in a process. Only our own are cached on disk: the cache of a user's file would not notice that
     the state, whose layout is compiled in, has changed."""
     if isinstance(hook, Dispatcher):
         return numba.cfunc(SIGNATURE, error_model="numpy")(_guarded(hook))

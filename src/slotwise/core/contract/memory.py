@@ -7,9 +7,9 @@
     ENDED = MEMORY.numbers("ended", per="type")        # float_field(s, ENDED)[j], a number for each type
     TURNS = MEMORY.counts("turns", per="server", columns=2)  # int_table(s, TURNS)[server, k]
 
-What a declaration returns is a place: a constant to the compiler. What is `kept` is what the policy has learnt: it is written into
-situations under its name, by the names of types, resources and servers, so that it can be read back when types and servers have
-changed. The rest are options, and room to work in.
+What a declaration returns is a place: a constant to the compiler. A `kept` field is what the policy has learnt.
+Situations hold it under its name, by the names of types, resources and servers. So it can be read back when types
+and servers have changed. The rest are options, and room to work in.
 """
 
 from __future__ import annotations

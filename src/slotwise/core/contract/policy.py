@@ -188,7 +188,7 @@ class Policy:
         return as_value(function, compiled=self.compiled)
 
     def hooks(self, names: Collection[str] = Hooks._fields) -> Hooks:
-        """Those that drivers need. Who needs only some of them is given nothing for the others."""
+        """Those that drivers need. Hooks that are not in `names` do nothing."""
         idle = as_value(nothing, compiled=True)
         return Hooks(*(self.hook(name) if name in names else idle for name in Hooks._fields))
 

@@ -1,7 +1,7 @@
 """Sets of server numbers whose lowest member is found in a few steps: hierarchical bitmaps.
 
-Row i is a set. Level 0 has a bit for every server, level 1 a bit for every word of level 0 that is not zero, level 2
-likewise; words have 32 bits, so three levels reach a million servers with a top of 31 words.
+Row i is a set. Level 0 has a bit for every server, level 1 a bit for every word of level 0 that is not zero, level
+2 likewise. Words have 32 bits, so three levels reach a million servers with a top of 31 words.
 Rows 0..J-1: active servers with an empty slot of type j. Rows J..J+C-1: empty servers of class c.
 """
 

@@ -2,8 +2,8 @@
 
 Node n holds, for each resource, the largest free amount below it, and a bit for each type of which a job would fit some server
 below it. A node is skipped whole unless its maxima cover the demand and it has the bit of the largest type that the
-demand covers. For a job as large as its type that bit is exact, so the search goes straight down; for a smaller one a
-promising node can disappoint, and the search then goes on to the right.
+demand covers. For a job as large as its type that bit is exact, so the search goes straight down. For a smaller job
+a node may promise in vain; the search then continues to the right.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Servers of one class with the same free vector are interchangeable, so they form a *group*, found by hashing. Groups are
 filed in the cells of a coarse grid over the free vectors of their class. A search for the least value of a linear
-score sum_r a_r free_r + b goes over the cells that are not empty and skips a cell when even its best corner cannot win
+score sum_r a_r free_r + b visits the cells that are not empty. It skips a cell when even its best corner cannot win
 or its upper corner does not cover the demand. Its cost depends on the number of distinct free vectors, not on the number
 of servers.
 

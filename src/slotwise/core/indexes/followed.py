@@ -4,9 +4,9 @@ A candidate k of a class weighs S_k = sum_j k_j Q_j. Let Q' be the queues at the
 
     S_k += k_j (Q_j - Q'_j)        for the types j with Q_j != Q'_j and the candidates k with k_j > 0
 
-is all that there is to do, instead of adding up each candidate anew. Sums are kept twice, in 16 bits and in 32: while queues are short enough for the first, a look at
-all of them takes half the time, and they leave room for others in the nearest cache. Each kind has its own Q', and catches up when it is asked. The numbers are whole: the sums are exact, and depend on the queues alone, not on
-when somebody asked. So this is for weights that are the lengths of the queues, common to all servers.
+is all that there is to do, instead of adding up each candidate anew. Sums are kept twice, in 16 bits and in 32.
+While queues are short enough for 16 bits, reading all sums takes half the time and half the cache. Each kind has its own Q', and catches up when it is asked. The numbers are whole: the sums are exact, a
+nd depend on the queues alone, not on when they were read. So this is for weights that are the lengths of the queues, common to all servers.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ def _catch_up(s: st.State, c: int, flat: Any, then: NDArray[np.int64]) -> bool:
     """Make the sums of class c those of the present queues; returns whether they were not."""
     J, now, changed = natural(s.n_types), st.queue_length(s), st.choice(s)[2]
     rows, first, n = column_rows(s), first_columns(s)[c], 0
-    for j in range(J):  # no branch that nobody can predict
+    for j in range(J):  # avoids a branch that the processor cannot predict
         changed[natural(n)] = j
         n += int(now[j] != then[j])
     for i in range(n):

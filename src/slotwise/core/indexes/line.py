@@ -56,7 +56,8 @@ def covered(size: NDArray[np.int64], room: NDArray[np.int64]) -> bool:
 
 @kernel
 def nobody_fits(s: st.State, room: NDArray[np.int64]) -> bool:
-    """Whether no waiting job can fit the room: it has less of something than the least that anybody asks for. Nobody is filed for it."""
+    """Return whether no waiting job can fit: the free capacity of some resource is below the least demand for it. N
+    o job is filed for this check."""
     if s.line_last >= 0 and covered(size_of(s, s.line_last), room):
         return False
     for g in range(s.n_line_groups):
@@ -67,7 +68,7 @@ def nobody_fits(s: st.State, room: NDArray[np.int64]) -> bool:
 
 @kernel
 def first_in_line(s: st.State) -> int:
-    """The job that has waited longest of all, -1 where nobody waits."""
+    """Return the job that has waited longest, or -1 if no job waits."""
     file_last(s)
     best = NOBODY
     for g in range(s.n_line_groups):
@@ -198,7 +199,7 @@ def most_urgent(
         if rows[node, LEVEL] < 0:
             best, most = node, this
             continue
-        # urgencies, which take divisions, only of children in which somebody may start
+        # compute urgencies, which take divisions, only for children with a job that may start
         a, b = rows[node, LEFT], rows[node, RIGHT]
         if _may_start(s, a, room, spare, until):
             todo[n], promise[n, 0] = a, _urgency(s, a, room, long)

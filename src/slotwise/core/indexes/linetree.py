@@ -7,8 +7,8 @@ tree in which the shape follows from the set of keys alone. Jobs with the same k
 
 Types that may run on the same classes share a tree: there is one for each set of classes (`roots`).
 
-A job that arrives and starts at once never enters: the last one to wait is filed when the next one comes, or when somebody asks
-(`s.line_last`).
+A job that arrives and starts at once never enters: the last job to wait is filed when the next one comes, or before
+a search (`s.line_last`).
 
 Row layout of `nodes`: UP, LEFT, RIGHT, LEVEL, AXIS, BIT, OLDEST, YOUNGEST. In a leaf LEVEL is -1, LEFT and RIGHT are its first and last
 job, and BIT is the tie. Unused rows are chained through UP.
@@ -99,7 +99,7 @@ def promises(s: st.State) -> NDArray[np.float64]:
 
 @kernel
 def clear(s: st.State) -> None:
-    """Nobody waits."""
+    """Clear the tree: no job waits."""
     s.line_last = -1
     s.line_unused = -1
     s.n_line_used = 0
@@ -109,7 +109,7 @@ def clear(s: st.State) -> None:
 
 @kernel
 def file_last(s: st.State) -> None:
-    """Everybody who waits is in the tree from here on."""
+    """File the last job, so that the tree holds all waiting jobs."""
     if s.line_last >= 0:
         i = s.line_last
         s.line_last = -1
@@ -118,7 +118,7 @@ def file_last(s: st.State) -> None:
 
 @kernel
 def oldest_born(s: st.State, never: int) -> int:
-    """The order of arrival of the job that has waited longest, or `never` where nobody waits."""
+    """Return the arrival number of the job that has waited longest, or `never` if no job waits."""
     born = st.sequence(s)[s.line_last] if s.line_last >= 0 else never
     for g in range(s.n_line_groups):
         if roots(s)[g] >= 0:
@@ -280,7 +280,7 @@ def _replace_child(s: st.State, g: int, above: int, old: int, new: int) -> None:
 
 @kernel
 def _drop(s: st.State, g: int, leaf: int) -> None:
-    """Nobody is left in the leaf: its sibling takes the place of both."""
+    """Remove an empty leaf: its sibling takes the place of both."""
     rows = nodes(s)
     inner = rows[leaf, UP]
     _give_back(s, leaf)

@@ -44,7 +44,8 @@ def quantile_interval(
     p: float,
     level: float = 0.95,
 ) -> tuple[float | None, float | None]:
-    """(low, high) of the p-quantile, from a histogram of each replication; (None, None) of a single one, or of nobody."""
+    """(low, high) of the p-quantile, from a histogram of each replication; (None, None) for a single replication,
+    or without jobs."""
     above = np.array(
         [
             1.0 - np.cumsum(with_waiting(a, b)) / (a.sum() + b.sum())

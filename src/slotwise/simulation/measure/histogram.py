@@ -81,10 +81,10 @@ def quantiles(
 
 
 def with_waiting(ended: NDArray[np.int64], unended: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The counts that one would see had everybody been seen to the end (Kaplan and Meier).
+    """Return the counts as if all jobs had been observed to the end (Kaplan and Meier).
 
-    `ended` counts what was seen whole, `unended` what was still going on. Whoever was still waiting after a time is spread over what
-    those waited who had waited as long. What lies beyond the longest that was seen whole is in no bin: the counts then add up to
+    `ended` counts what was seen whole, `unended` what was still going on. A job still waiting after time t is
+    spread over the waits of the jobs that waited longer than t. What lies beyond the longest that was seen whole is in no bin: the counts then add up to
     less than all.
     """
     all_ = float(ended.sum() + unended.sum())
@@ -116,8 +116,8 @@ def censored_quantiles(
 
 
 def censored_mean(ended: NDArray[np.int64], unended: NDArray[np.int64], largest: float) -> float:
-    """The mean had everybody been seen to the end; who is beyond the longest that was seen whole counts as that long: at least
-    this. Bins count by their middle."""
+    """Return the mean as if all jobs had been observed to the end. Jobs beyond the longest complete wait count with
+    that wait, so this is a lower bound. Bins count by their middle."""
     counts = with_waiting(ended, unended)
     middle = (EDGES[:-1] + np.minimum(EDGES[1:], max(largest, 0.0))) / 2
     middle[0] = 0.0

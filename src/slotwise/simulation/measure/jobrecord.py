@@ -26,8 +26,8 @@ Rows = NDArray[np.float64]  # (n, 6 + R): a row of the meter for each job, then 
 
 
 def job_frame(rows: Rows, type_names: tuple[str, ...]) -> pl.DataFrame:
-    """arrival, start, end, server, type, duration, in order of arrival. `start` and `server` are null of who waits, `end` also
-    of who runs. Of a job that a failing server threw back the last start is given."""
+    """arrival, start, end, server, type, duration, in order of arrival. `start` and `server` are null for a waiting
+    job, `end` also for a running one. Of a job that a failing server threw back the last start is given."""
     import polars as pl
 
     types = pl.Series("type", [type_names[int(j)] for j in rows[:, ROW_TYPE]], pl.String)

@@ -40,7 +40,7 @@ class Measurements:
     in_service: float
     utilisation: NDArray[np.float64]
     idle_while_waiting: NDArray[np.float64]
-    """fragmentation: share of each resource that was free while somebody waited; nan where nobody did"""
+    """fragmentation: share of each resource that was free while a job waited; nan if no job did"""
     stalled_fraction: float
     stalls: int
     resets: int
@@ -66,7 +66,7 @@ class Measurements:
 
     @property
     def mean_wait(self) -> float:
-        """Over all jobs that arrived after the warm-up, those who still wait included; nan without any."""
+        """Over all jobs that arrived after the warm-up, including jobs that still wait; nan without any."""
         return mean_wait(add_up(self.wait_sums), self.wait_bins.sum(axis=0), self.waiting_bins.sum(axis=0))
 
     @property
@@ -89,7 +89,7 @@ class Measurements:
 
 
 def mean_wait(sums: NDArray[np.float64], bins: NDArray[np.int64], waiting: NDArray[np.int64]) -> float:
-    """The mean wait of those who started, and of those who wait as long as they will at least; nan without any."""
+    """Return the mean wait of started jobs and of waiting jobs, the latter by a lower bound; nan without any."""
     if waiting.any():
         return censored_mean(bins, waiting, float(sums[LARGEST]))
     return float(sums[SUM] / sums[COUNT]) if sums[COUNT] else float("nan")
@@ -98,8 +98,8 @@ def mean_wait(sums: NDArray[np.float64], bins: NDArray[np.int64], waiting: NDArr
 def wait_figures(
     sums: NDArray[np.float64], bins: NDArray[np.int64], waiting: NDArray[np.int64]
 ) -> dict[str, float | None]:
-    """mean, p50, p95, p99 and max from sums (rows may be added up) and histograms; `waiting` is that of those who have not
-    started. Infinite: so many wait that it is not known yet. None: nobody came."""
+    """mean, p50, p95, p99 and max from sums (rows may be added up) and histograms; `waiting` is the histogram of
+    jobs that have not started. Infinite: so many wait that it is not known yet. None: no job arrived."""
     values = censored_quantiles(bins, waiting, list(PROBABILITIES.values()), largest=float(sums[LARGEST]))
     mean = mean_wait(sums, bins, waiting)
     figures: dict[str, float | None] = {"mean": None if np.isnan(mean) else mean}

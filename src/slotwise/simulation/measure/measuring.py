@@ -77,7 +77,7 @@ def note_end(m: Meter, i: int, j: int, now: float) -> None:
 
 @kernel
 def note_start(s: st.State, a: Agenda, m: Meter, i: int, now: float, oldest: int) -> None:
-    """Job i starts; `oldest` is the sequence number of who has waited longest and still does."""
+    """Job i starts; `oldest` is the sequence number of the oldest job that still waits."""
     j, stay = natural(st.jobs(s)[i, st.TYPE]), stays(a)[i]
     shift(m)[j] += now - m.added_until
     m.overtakes += st.sequence(s)[i] > oldest
@@ -90,8 +90,8 @@ def note_start(s: st.State, a: Agenda, m: Meter, i: int, now: float, oldest: int
 
 @kernel
 def measure_wait(m: Meter, j: int, arrival: float, thrown_back: float, service: float, now: float) -> None:
-    """A job of type j starts. Only those who came after the warm-up count as waits, and of who was thrown back by a failing server
-    the wait before the first start: what comes later counts as queue."""
+    """A job of type j starts. Only waits of jobs that came after the warm-up count. For a job requeued by a failing
+    server the wait before its first start counts; later waiting counts in the queue."""
     if arrival < m.measured_from or thrown_back >= arrival:
         queue_area(m)[j] += now - max(arrival, thrown_back, m.measured_from)
         return
@@ -143,7 +143,7 @@ def note_lost(m: Meter, i: int, work: float) -> None:
 
 @kernel
 def oldest_waiting(s: st.State, m: Meter) -> int:
-    """The sequence number of the job that has waited longest; NEVER where nobody waits, or queues belong to servers. Who comes is younger than all who
+    """The sequence number of the job that has waited longest; NEVER if no job waits, or queues belong to servers. Who comes is younger than all who
     wait, so it stays the same one until that starts."""
     if s.keeps_line:
         return oldest_born(s, NEVER)
@@ -166,7 +166,8 @@ def add_up(s: st.State, m: Meter, now: float) -> None:
 
         integral of n over [t_0, now] = n(now) (now - t_0) - sum of (t - t_0) over starts + the same over ends,
 
-    so that nothing is added up at each event for each type. It must be done when the servers, or whether somebody waits, change.
+    so that nothing is added up at each event for each type. Call this when the servers change, and when the first
+    job waits or the last one starts.
     """
     passed, waits = now - m.added_until, natural(m.somebody_waits)
     areas, on, shifts = area_running(m)[waits], st.running_by_type(s), shift(m)
@@ -247,7 +248,7 @@ def start_measuring(s: st.State, m: Meter, now: float) -> None:
 
 @kernel
 def finish(s: st.State, a: Agenda, m: Meter) -> None:
-    """Bring the sums up to the last moment, those who started at once and those who still wait included."""
+    """Bring the sums up to the last moment, including jobs that started at once and jobs that still wait."""
     if not m.warm:
         start_measuring(s, m, a.now)
     count_waits(m)

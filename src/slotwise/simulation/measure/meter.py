@@ -87,7 +87,7 @@ ROW_COLUMNS = 6
 
 @kernel
 def area_running(m: Meter) -> NDArray[np.float64]:
-    """(2, J): integral of the running jobs of each type, over the times when nobody waited, and when somebody did."""
+    """(2, J): integral of the running jobs of each type, over the times without and with a waiting job."""
     return float_rows(m.at_area_running, 2, m.n_types)
 
 
@@ -99,7 +99,7 @@ def shift(m: Meter) -> NDArray[np.float64]:
 
 @kernel
 def area_used(m: Meter) -> NDArray[np.float64]:
-    """(2, R): integral of what running jobs take, over the times when nobody waited, and when somebody did."""
+    """(2, R): integral of what running jobs take, over the times without and with a waiting job."""
     return float_rows(m.at_area_used, 2, m.n_resources)
 
 
@@ -153,7 +153,7 @@ def noted(m: Meter) -> NDArray[np.int64]:
 
 @kernel
 def still_waiting(m: Meter) -> NDArray[np.int64]:
-    """(N,): the first n_still are of those who came after the warm-up and still wait when the run ends: places in `all_wait_bins` by how long they have waited."""
+    """(N,): the first n_still are of jobs that came after the warm-up and still wait when the run ends: places in `all_wait_bins` by how long they have waited."""
     return ints(m.at_still_waiting, m.max_jobs)
 
 

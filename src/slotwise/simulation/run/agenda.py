@@ -100,7 +100,7 @@ def expect_end(a: Agenda, i: int, end: float, leaf: int) -> None:
 
 @kernel
 def forget_end(a: Agenda, leaf: int) -> None:
-    """The leaf is nobody's now."""
+    """The leaf is free now."""
     put(ends(a), a.root, a.leaves + leaf, 0, math.inf)
     spare(a)[natural(a.n_spare)] = leaf
     a.n_spare += 1
@@ -108,7 +108,7 @@ def forget_end(a: Agenda, leaf: int) -> None:
 
 @kernel
 def free_leaf(a: Agenda) -> int:
-    """A leaf of the tree of ends that is nobody's: one that was used before, or the next, for which the root may have to rise."""
+    """Return a free leaf of the tree of ends: a used one, or the next, for which the root may have to rise."""
     if a.n_spare > 0:
         a.n_spare -= 1
         return int(spare(a)[natural(a.n_spare)])
@@ -123,10 +123,10 @@ def free_leaf(a: Agenda) -> int:
 
 @kernel
 def look_ahead(s: st.State, a: Agenda, leaf: int) -> None:
-    """A job has left this leaf of the tree of ends. Bring near what is kept of those who end next, so that nobody waits for memory then.
+    """A job has left this leaf of the tree of ends. Prefetch the jobs that end next.
 
-    Who is now the first of the sixteenth of the tree around the leaf will end within some sixteen completions; who is the first
-    of its quarter, sooner."""
+    The first job of the sixteenth of the tree around the leaf ends within some sixteen completions, the first of
+    its quarter sooner."""
     tree, node = ends(a), natural(a.leaves + leaf)
     while node >= 32 * a.root:
         node >>= 1

@@ -2,8 +2,9 @@
 
 What is needed is a list of pieces: functions that are called by their address, such as a policy's hooks, each `module:function`, and DRIVERS, which
 call them. Helpers (`parts`) compile one piece after the other and leave it in the cache on disk, where this process and every
-later one finds it. This one stays free to listen, and to run faster: who has compiled has every kernel on a page of its own.
-If a helper fails nothing is lost but time: what is not in the cache is compiled by whoever needs it.
+later one finds it. This process stays free to listen. It also runs faster: a process that has compiled has every
+kernel on a page of its own.
+If a helper fails nothing is lost but time: what is not in the cache is compiled when it is needed.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ class _Helpers:
         self._processes: list[subprocess.Popen[str]] = []
 
     def work(self) -> None:
-        """Until all is done, or nobody answers."""
+        """Work until all is done, or no helper answers."""
         self._start()
         while self._busy.get_map() and (ready := self._busy.select(PATIENCE)):
             for key, _ in ready:
@@ -127,7 +128,7 @@ class _Helpers:
         """As many as there are cores for; none where there is no interpreter to start."""
         if not sys.executable:
             return
-        plain = {**os.environ, "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING": "1"}  # thousands that nobody sees
+        plain = {**os.environ, "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING": "1"}  # thousands that are never shown
         for n in range(min(len(self._waiting), os.cpu_count() or 1, MOST_HELPERS)):
             # in a session of its own: Ctrl-C is for this process, which then ends the others
             helper = subprocess.Popen(
@@ -159,7 +160,7 @@ class _Helpers:
         return True
 
     def end(self) -> None:
-        """Nobody works any more."""
+        """End all helpers."""
         for helper in self._processes:
             helper.kill()
             helper.communicate()

@@ -46,5 +46,5 @@ class Choice:
 
     @property
     def shipped(self) -> bool:
-        """Whether it comes with the package: one of the user's own may do what nobody sees."""
+        """Whether it comes with the package: a user's own policy may do anything."""
         return isinstance(self.policy, str) and self.policy in POLICIES

@@ -1,6 +1,6 @@
 """Servers that join, drain and fail while a simulation runs: between two stretches of `loop.run_jobs`.
 
-Compiling this takes some seconds: who has no such servers calls `loop.run_jobs` alone and does not wait for it.
+Compiling this takes some seconds. A run without such servers calls `loop.run_jobs` alone.
 """
 
 from __future__ import annotations

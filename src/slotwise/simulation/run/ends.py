@@ -34,13 +34,13 @@ def room(max_jobs: int) -> Ends:
 
 @kernel
 def put(tree: Ends, root: int, at: int, i: int, end: float) -> None:
-    """Node `at`, a leaf, is job i's, which ends then; infinite: it is nobody's."""
+    """Node `at`, a leaf, is job i's, which ends then; infinite: the leaf is free."""
     at, whose = natural(at), float(i)
     tree[at, 0] = end
     tree[at, 1] = whose
     while at > root:
         other, its = tree[at ^ 1, 0], tree[at ^ 1, 1]
-        # two selections instead of a branch that nobody can predict
+        # two selections instead of a branch that the processor cannot predict
         earlier = other < end
         end = other if earlier else end
         whose = its if earlier else whose
@@ -51,7 +51,7 @@ def put(tree: Ends, root: int, at: int, i: int, end: float) -> None:
 
 @kernel
 def insert(tree: Ends, root: int, at: int, i: int, end: float) -> None:
-    """The same for a leaf that was nobody's: the way up may end early."""
+    """The same for a leaf that was free: the way up may end early."""
     at, whose = natural(at), float(i)
     tree[at, 0] = end
     tree[at, 1] = whose

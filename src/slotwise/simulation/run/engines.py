@@ -98,7 +98,7 @@ def run(batches: Sequence[Batch], engine: Engine = THREADS, on_progress: OnProgr
             ahead.compile_pieces([piece for batch in batches for piece in pieces_of(batch.task)])
         if len({batch.task.choice.policy for batch in batches}) > 1:
             for batch in batches:
-                make_store(batch.task, 1)  # a policy that cannot run this is refused before the others run
+                make_store(batch.task, 1)  # refuse a policy that cannot run this before any policy runs
         with engine.open() as pool:
             work.through(pool)
     except KeyboardInterrupt:
@@ -158,7 +158,7 @@ class _Work:
         self.pending[future] = key
 
     def close(self, pool: Executor, future: Future[Measurements]) -> None:
-        """One is done; where it is the first of its batch on a trace the others follow, or are not needed."""
+        """Note a finished replication. After the first one of a batch on a trace the rest follow, or are not needed."""
         key = self.pending.pop(future)
         found = self.done[key] = future.result()
         self.hear(key, 1.0)

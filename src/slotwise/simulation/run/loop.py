@@ -81,7 +81,7 @@ def run_jobs(
         if next_event < now:
             now = next_event
             what = 2
-        # with nothing to come and nobody waiting, no tick can start anything any more
+        # without arrivals and waiting jobs, no tick can start a job
         if a.next_tick < now and (now < math.inf or s.n_waiting > 0):
             now = a.next_tick
             what = 3

@@ -87,7 +87,8 @@ class Task:
         return self.scenario.workload.trace is not None and not failing and not self.jobs.running
 
     def make_policy(self) -> Policy:
-        """A new instance of its policy. Jobs of a live situation may not have said how long they run: with them, nobody is asked."""
+        """A new instance of its policy. Jobs of a live situation may not have said how long they run: then no job's
+        duration is told."""
         return self.choice.make_for(self.jobs) if self.start is None else self.choice.make()
 
     def same_again(self, first: Measurements) -> bool:
