@@ -20,6 +20,8 @@ from slotwise.live.auth import Caller, keep_own_token
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     made = House(tmp_path_factory.mktemp("house"))
+    nothing = {"reason": "no forecast is made here", "jobs": [], "running": [], "queues": []}
+    made.service.forecasts.ask = lambda *_, **__: dict(nothing)  # type: ignore[method-assign]
     yield made
     made.service.close()
 
@@ -53,6 +55,12 @@ NEEDS = {
     ("DELETE", "/v1/tokens/{identity}"): "operate",
     ("GET", "/v1/events"): "read",
     ("GET", "/v1/policies"): "read",
+    ("GET", "/v1/forecast/{number}"): "read",
+    ("POST", "/v1/forecast"): "read",
+    ("GET", "/v1/forecasts"): "read",
+    ("GET", "/v1/forecast-coverage"): "read",
+    ("POST", "/v1/whatif"): "read",
+    ("GET", "/v1/advice"): "read",
     ("GET", "/v1/board"): "read",
     ("GET", "/v1/board/changes"): "read",
     ("GET", "/v1/alarms"): "read",
@@ -77,6 +85,8 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/v1/jobs/cancel"): {"ids": []},
     ("POST", "/v1/servers"): {"name": "none", "server_class": "none"},
     ("PATCH", "/v1/cluster"): {},
+    ("POST", "/v1/forecast"): {},
+    ("POST", "/v1/whatif"): {},
     ("POST", "/v1/cluster/plan"): {},
     ("POST", "/v1/cluster/apply"): {},
     ("POST", "/v1/tokens"): {"role": "read"},
