@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from slotwise.live.addresses import token_file
 from slotwise.live.client import Client
 
 
@@ -35,7 +36,9 @@ def served(folder: Path, *options: str) -> Iterator[Client]:
         line = service.stdout.readline()
         if not line.startswith("listening on "):
             raise RuntimeError((folder / "service.err").read_text())
-        with Client(line.removeprefix("listening on ").strip()) as client:
+        url = line.removeprefix("listening on ").strip()
+        token = token_file("127.0.0.1", int(url.rpartition(":")[2])).read_text().strip()
+        with Client(url, token) as client:  # over HTTP, as the other tools are asked
             yield client
     finally:
         service.send_signal(signal.SIGTERM)
