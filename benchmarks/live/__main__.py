@@ -1,11 +1,11 @@
-"""`python -m benchmarks.live [startup] [short] [load] [hostile]`: the live service, beside other tools in the same run."""
+"""`python -m benchmarks.live [startup] [short] [load]`, or `hostile`: the live service, beside other tools in the same run."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
 
-PARTS = ("startup", "short", "load", "hostile")
+PARTS = ("startup", "short", "load")
 
 
 def main() -> int:

@@ -24,7 +24,7 @@ from slotwise.live.transport import ServiceError, Transport
 
 SUBMISSIONS = 300
 STREAMS = 60
-FACTOR = 2.0  # issue: p99 of the other tenant changes by less than this
+FACTOR = 2.0  # by which p99 of the other tenant may change
 PAUSE = 0.01  # seconds between submissions of the other tenant
 
 
