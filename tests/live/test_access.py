@@ -71,6 +71,12 @@ NEEDS = {
     ("GET", "/v1/jobs/{number}/refusals"): "read",
     ("POST", "/v1/login-codes"): "read",
     ("GET", "/v1/me"): "read",
+    ("GET", "/v1/forecast/{number}"): "read",
+    ("POST", "/v1/forecast"): "read",
+    ("GET", "/v1/forecasts"): "read",
+    ("GET", "/v1/forecast-coverage"): "read",
+    ("POST", "/v1/whatif"): "read",
+    ("GET", "/v1/advice"): "read",
     ("GET", "/metrics"): "read",
     ("GET", "/healthz"): None,
     ("GET", "/readyz"): None,
@@ -90,6 +96,8 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/v1/cluster/plan"): {},
     ("POST", "/v1/cluster/apply"): {},
     ("POST", "/v1/tokens"): {"role": "read"},
+    ("POST", "/v1/forecast"): {"needs": {"cpu": 1}},
+    ("POST", "/v1/whatif"): {"add": {"a": 1}},
 }
 
 
