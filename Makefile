@@ -16,7 +16,7 @@ $(shell mkdir -p $(MPLCONFIGDIR) $(TMPDIR))
 .DEFAULT_GOAL := help
 .PHONY: help run demo test test-compilers test-system kubernetes soak failover lint pins bench docs dist check-wheel lock clean
 
-help: ## this list, with how long each takes on two cores
+help: ## this list, with how long it takes on two cores where that was measured
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 $(READY): requirements.lock pyproject.toml
@@ -27,7 +27,7 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-run: $(READY) ## reproduce the paper's evaluation and open the way to its report (2 min)
+run: $(READY) ## reproduce the paper's evaluation and open the way to its report
 	$(BIN)/slotwise reproduce --out build/reproduce
 
 test: $(READY) ## every test; then the core again with the compiler off (6 min)
@@ -35,18 +35,18 @@ test: $(READY) ## every test; then the core again with the compiler off (6 min)
 	$(BIN)/python -m pytest -n 2
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n 2 -m core
 
-test-compilers: $(READY) ## the core on Numba alone and without a compiler (10 min)
+test-compilers: $(READY) ## the core on Numba alone and without a compiler
 	SLOTWISE_COMPILER=numba $(BIN)/python -m pytest -n 2 -m core
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n 2 -m core
 
-test-system: $(READY) ## the live scheduler with a real PostgreSQL, Slurm, Chromium and two more users, installed and started here (10 min, and the installation)
+test-system: $(READY) ## the live scheduler with a real PostgreSQL, Slurm, Chromium and two more users, installed and started here
 	SLOTWISE_KUBERNETES_BUILD=--no-build tools/system/with-postgres tools/system/with-slurm tools/system/with-chromium \
 	    tools/system/with-users tools/system/with-kubernetes $(BIN)/python -m pytest -m system tests/live
 
 kubernetes: ## etcd, the servers of Kubernetes and KWOK for test-system, built with Go into ~/.cache/slotwise (8 min, once)
 	tools/system/build-kubernetes
 
-soak: $(READY) ## the live scheduler killed 1,000 times on SQLite and 300 times on PostgreSQL, and many real commands; 300 jobs on Slurm; 5,000 pods on Kubernetes (2 h)
+soak: $(READY) ## the live scheduler killed 1,000 times on SQLite and 300 times on PostgreSQL, and many real commands; 300 jobs on Slurm; 5,000 pods on Kubernetes
 	SLOTWISE_CRASHES=1000 SLOTWISE_CRASH_POLICY=guarded SLOTWISE_COMMANDS=1000 $(BIN)/python -m pytest tests/live/test_crashes.py \
 	    tests/live/test_store.py tests/live/test_api.py -k "killed or restarts"
 	SLOTWISE_CRASHES=300 SLOTWISE_CRASH_POLICY=guarded tools/system/with-postgres $(BIN)/python -m pytest tests/live/test_crashes.py \
@@ -65,31 +65,31 @@ lint: $(READY) ## ruff, mypy --strict and the prose (1 min)
 	$(BIN)/mypy
 	$(BIN)/python tools/prose.py
 
-pins: $(READY) ## compare every figure and decision of every policy with tests/pins.json (3 min)
+pins: $(READY) ## compare every figure and decision of every policy with tests/pins.json (5 min, then 2)
 	$(BIN)/python tests/pins.py --check
 
 demo: $(READY) ## a living cluster to look at; in another terminal: .venv/bin/slotwise open
 	$(BIN)/slotwise serve --demo
 
-bench: $(READY) ## the benchmarks, side by side in one run (15 min)
+bench: $(READY) ## the benchmarks, side by side in one run
 	$(BIN)/python -m benchmarks --check
 
-docs: $(READY) ## the documentation as a site, in site/ (20 s)
+docs: $(READY) ## the documentation as a site, in site/
 	$(BIN)/python docs/generate.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-dist: $(READY) ## sdist and wheel, in dist/ (10 s)
+dist: $(READY) ## sdist and wheel, in dist/
 	$(BIN)/python -m build --no-isolation --outdir dist
 
-check-wheel: $(READY) ## install the packages into clean environments and use them (PYTHONS="python3.11 python3.13") (5 min)
+check-wheel: $(READY) ## install the packages into clean environments and use them (PYTHONS="python3.11 python3.13")
 	rm -rf dist
 	$(MAKE) dist
 	$(BIN)/python tools/check_wheel.py $(PYTHONS)
 
-lock: ## write requirements.lock anew from pyproject.toml (needs uv) (10 s)
+lock: ## write requirements.lock anew from pyproject.toml (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --all-extras --group dev \
 	    --no-emit-index-url --no-header --no-annotate pyproject.toml -o requirements.lock
 
-clean: ## remove what the other targets made (1 s)
+clean: ## remove what the other targets made
 	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
