@@ -90,8 +90,6 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/v1/cluster/plan"): {},
     ("POST", "/v1/cluster/apply"): {},
     ("POST", "/v1/tokens"): {"role": "read"},
-    ("POST", "/v1/forecast"): {"needs": {"cpu": 1}},
-    ("POST", "/v1/whatif"): {"add": {"a": 1}},
 }
 
 
