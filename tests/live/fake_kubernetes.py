@@ -219,6 +219,8 @@ class FakeKubernetes:
             if method == "PUT":
                 if body["metadata"]["resourceVersion"] != found["metadata"]["resourceVersion"]:
                     raise RefusalError(409, "the object has been modified", "Conflict")
+                if body["spec"].get("holderIdentity") == "":
+                    raise RefusalError(422, "spec.holderIdentity: must not be empty", "Invalid")
                 return self.put(path, body)
             if body["metadata"]["uid"] != found["metadata"]["uid"]:
                 raise RefusalError(409, "the uid is another", "Conflict")

@@ -327,6 +327,22 @@ def test_a_restart_adopts_what_runs_and_binds_what_was_placed(cluster: Cluster) 
     assert not replay(service.store).differences
 
 
+def test_a_restart_does_not_count_its_own_pods_as_those_of_others(cluster: Cluster) -> None:
+    api = cluster.api
+    api.node("n1", 4)
+    service = cluster.serve()
+    pod = api.pod("a", "3")
+    until(lambda: api.node_of(pod) == "n1")
+    cluster.stop(service)
+    service = cluster.serve()
+    before = service.loop.ledger.seq
+    small = api.pod("b", "1")
+    until(lambda: api.node_of(small) == "n1")
+    rows = [entry.event for entry in service.store.entries(0, limit=1000)]
+    assert before > 0
+    assert not [row for row in rows if '"drain"' in row or '"reclass"' in row]
+
+
 def test_a_service_with_an_empty_store_counts_what_an_earlier_one_bound(cluster: Cluster) -> None:
     api = cluster.api
     api.node("n1", 4)
@@ -334,6 +350,8 @@ def test_a_service_with_an_empty_store_counts_what_an_earlier_one_bound(cluster:
     pod = api.pod("a", "3")
     until(lambda: api.node_of(pod) == "n1")
     cluster.stop(first)
+    lease = api.objects["/apis/coordination.k8s.io/v1/namespaces/default/leases/slotwise"]
+    assert "holderIdentity" not in lease["spec"]  # so the next service need not wait until it runs out
     cluster.serve("y")
     big, small = api.pod("big", "2"), api.pod("small", "1")
     until(lambda: api.node_of(small) == "n1")

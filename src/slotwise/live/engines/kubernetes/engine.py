@@ -95,6 +95,7 @@ class KubernetesEngine:
         self._thread: threading.Thread | None = None
         self._lock: Any = None
         self._closed = False
+        self._expects = False  # whether placements of an earlier service are yet to come
 
     # -- the protocol -------------------------------------------------------------------------------------------
 
@@ -109,7 +110,8 @@ class KubernetesEngine:
 
     def servers(self) -> list[ServerUp]:
         found = self._run(self._servers())
-        self._loop.call_soon_threadsafe(self._start_pump)
+        if not self._expects:
+            self._loop.call_soon_threadsafe(self._start_pump)
         return found
 
     def cluster(self) -> Cluster:
@@ -119,12 +121,17 @@ class KubernetesEngine:
 
     def start(self, starts: Sequence[Start]) -> None:
         self._loop.call_soon_threadsafe(self._place, list(starts))
+        if self._expects:
+            self._expects = False
+            self._loop.call_soon_threadsafe(self._start_pump)
 
     def stop(self, job: int, attempt: int) -> None:
         log.warning("job %d is asked to stop, but pods are not deleted here; %s", job, self.refuses["stop"])
 
     def known(self, attempts: Sequence[tuple[int, int, str]]) -> dict[Attempt, Known]:
-        # Whether a pod was bound is found out by its uid, which comes with the placement: see `_place`.
+        # Whether a pod was bound is found out by its uid, which comes with the placement: see `_place`. Until these placements have come,
+        # pods that an earlier service bound look like pods of others, so nothing is told before.
+        self._expects = bool(attempts)
         return {(job, attempt): Unknown() for job, attempt, _ in attempts}
 
     def settled(self, attempts: Sequence[Attempt]) -> None:

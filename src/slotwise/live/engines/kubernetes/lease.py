@@ -84,7 +84,7 @@ class Lease:
             self._taken = False
             found = await self.client.call("GET", f"{self._path}/{self.name}", timeout=REQUEST)
             if found["spec"].get("holderIdentity") == self.identity:
-                found["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
+                del found["spec"]["holderIdentity"]  # the API server refuses an empty one
                 await self.client.call("PUT", f"{self._path}/{self.name}", found, timeout=REQUEST)
 
     async def _try(self) -> str | None:
