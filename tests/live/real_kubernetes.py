@@ -186,7 +186,8 @@ class Recorder:
         self.events: list[tuple[str, Object]] = []
         self.times: dict[str, dict[str, float]] = {}  # by uid: created, bound, ended
         self._version = api.call("GET", "/api/v1/pods?limit=1")["metadata"]["resourceVersion"]
-        self.gaps: list[str] = []  # a record with gaps proves nothing
+        self.gaps = 0  # how often a server that came back no longer had the version to go on from
+        self._known: dict[str, Object] = {}
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -210,13 +211,29 @@ class Recorder:
                     event = json.loads(line)
                     if event["type"] == "ERROR":
                         if event["object"].get("code") == 410:
-                            self.gaps.append(event["object"]["message"])
+                            self._list_anew()
                         return
                     seen = event["object"]
                     self._version = seen["metadata"]["resourceVersion"]
                     self._note(event["type"], seen)
 
+    def _list_anew(self) -> None:
+        """Close a gap: what has ended first, then what was bound."""
+        self.gaps += 1
+        found = self.api.call("GET", "/api/v1/pods?limit=100000")
+        there = {one["metadata"]["uid"]: one for one in found["items"]}
+        for uid in [uid for uid in self._known if uid not in there]:
+            self._note("DELETED", self._known[uid])
+        for one in sorted(
+            there.values(), key=lambda one: one["status"].get("phase") not in ("Succeeded", "Failed")
+        ):
+            self._note("MODIFIED", one)
+        self._version = found["metadata"]["resourceVersion"]
+
     def _note(self, kind: str, seen: Object) -> None:
+        self._known[seen["metadata"]["uid"]] = seen
+        if kind == "DELETED":
+            del self._known[seen["metadata"]["uid"]]
         now = time.monotonic()
         times = self.times.setdefault(seen["metadata"]["uid"], {"created": now})
         if seen["spec"].get("nodeName"):
