@@ -1,7 +1,7 @@
-"""`guarded`: best-fit's delay with the paper's guarantee. `turning` is the algorithm; start reading there."""
+"""The default policy, on one page: `rules` has its rules in order, `weights` and `margin` its two formulas.
 
-from __future__ import annotations
+Start with `rules`. `docs/theory/guarded.md` has the theorem; its proof names the functions of this package. May import: core, packing.
+"""
 
-from slotwise.policies.guarded.policy import Guarded
-
-__all__ = ["Guarded"]
+from slotwise.policies.guarded.policy import Guarded as Guarded
+from slotwise.policies.guarded.policy import GuardedOptions as GuardedOptions
