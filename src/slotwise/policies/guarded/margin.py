@@ -117,7 +117,7 @@ def drain_events(s: State, server: int) -> float:
     completions = both[ALL_COMPLETED] / max(both[COUNTS], 1.0)
     first = PRIOR * expected  # drains as long as expected that the correction begins with
     correction = max(1.0, (both[DRAINS_TOOK] + first) / (both[DRAINS_EXPECTED] + first)) if expected > 0.0 else 1.0
-    return float(2.0 * expected * correction * completions * share_of_capacity(s, server))
+    return float((1.0 + s.n_stalled) * 2.0 * expected * correction * completions * share_of_capacity(s, server))
 
 
 @kernel

@@ -17,7 +17,7 @@ class GuardedOptions(SolverOptions, FitOptions):
     """Options of the guarded policy; the defaults are meant for every cluster."""
 
     margin: float = Field(2.0, gt=0, le=100, description="c: factor of the margin F_l that a server turns at")
-    tightness: float = Field(5.0, ge=0, le=1e6, description="b: jobs that used capacity is worth in a refill")
+    tightness: float = Field(40.0, ge=0, le=1e6, description="b: jobs that used capacity is worth in a refill")
 
 
 class Guarded(Policy):
