@@ -54,6 +54,7 @@ from slotwise.policies.guarded.weights import sizes
 SAMPLE_EVERY = 16  # arrivals between two counts of running jobs: counting takes a look at every type
 PRIOR = 10.0  # completions with the mean of all types that each type begins with
 EULER = 0.5772  # H(n) is about EULER + log(n + 1/2), within 2 % from n = 1 on
+FIRST_DRAINS = 1.0  # drains as long as expected that the correction of M_l begins with
 WINDOW = float(1 << 20)  # completions; then old ones count half, so that service times may change
 
 
@@ -115,7 +116,7 @@ def drain_events(s: State, server: int) -> float:
     """Return M_l: starts and completions that the server usually makes in the time that it takes to drain."""
     both, expected = policy_floats(s), drain_time(s, server)
     completions = both[ALL_COMPLETED] / max(both[COUNTS], 1.0)
-    first = PRIOR * expected  # drains as long as expected that the correction begins with
+    first = FIRST_DRAINS * expected
     correction = max(1.0, (both[DRAINS_TOOK] + first) / (both[DRAINS_EXPECTED] + first)) if expected > 0.0 else 1.0
     return float((1.0 + s.n_stalled) * 2.0 * expected * correction * completions * share_of_capacity(s, server))
 

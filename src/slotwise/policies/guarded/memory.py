@@ -20,14 +20,16 @@ COMPLETED = MEMORY.numbers("completed", per="type")  # completions in the same p
 ALL_COMPLETED = MEMORY.number("all_completed")
 ALL_SEEN = MEMORY.number("all_seen")
 COUNTS = MEMORY.number("counts")  # how often running jobs were counted
-DRAINS_EXPECTED = MEMORY.number("drains_expected")  # periods that all turns should have taken, by their service times
+DRAINS_EXPECTED = MEMORY.number(
+    "drains_expected"
+)  # periods that all turns should have taken, by their service times
 DRAINS_TOOK = MEMORY.number("drains_took")  # periods that servers were turning
 NEVER = 1 << 40  # completions; a server that has not turned yet may turn at once
 SINCE_TURN = MEMORY.counts("since_turn", per="server", start=NEVER)  # completions since the last turn
 
 # `refill`
 CANDIDATES = MEMORY.counts("candidates", per="type", columns=2, kept=False)  # by size, and in the order of a refill
-HELD = MEMORY.number("held", kept=False)  # weight that the server holds after the refill
+LISTED = MEMORY.count("listed", kept=False)  # how many candidates
 
 # why the server turns, for explanations: held weight, best weight, margin
 REASON = MEMORY.numbers("turn_reason", per="server", columns=3)
@@ -36,7 +38,9 @@ REASON = MEMORY.numbers("turn_reason", per="server", columns=3)
 SHARES = MEMORY.numbers("shares", per="type", kept=False)  # g_j, the mean over the resources
 UNITS = MEMORY.numbers("units", per="resource", kept=False)  # what a unit of a resource counts in g_j
 REST = MEMORY.counts("rest", per="resource", kept=False)
-SEARCH_ROOM = MEMORY.counts("search_room", per=lambda store: store.state.n_types + 1, columns="resource", kept=False)
+SEARCH_ROOM = MEMORY.counts(
+    "search_room", per=lambda store: store.state.n_types + 1, columns="resource", kept=False
+)
 SEARCH_COUNTS = MEMORY.counts("search_counts", per="type", kept=False)
 SEARCH_TYPES = MEMORY.counts("search_types", per="type", kept=False)
 SEARCH_VALUES = MEMORY.numbers("search_values", per=lambda store: store.state.n_types + 1, kept=False)

@@ -6,17 +6,20 @@ first, largest weight per capacity first. The heaviest refill wins, so it weighs
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from slotwise.compiler.kernel import kernel
 from slotwise.compiler.views import natural
 from slotwise.core.indexes import line
-from slotwise.core.moves import start, start_job
+from slotwise.core.moves import start_job
 from slotwise.core.queues import next_waiting
 from slotwise.core.state import (
     CLASS,
     NEXT,
+    TYPE,
     State,
     allowed,
-    choice,
     demand,
     free,
     head,
@@ -25,69 +28,74 @@ from slotwise.core.state import (
     jobs,
     need,
     order,
-    policy_floats,
+    policy_ints,
     servers,
     weight,
 )
-from slotwise.policies.guarded.memory import CANDIDATES, HELD
+from slotwise.policies.guarded.memory import CANDIDATES, LISTED
 from slotwise.policies.guarded.weights import held_weight, sizes
 
 BY_SIZE, BY_WEIGHT, BY_DENSITY = 0, 1, 2
 ORDERS = 3
+LOOKS = 64  # jobs of one type that do not fit, after which a refill goes on to the next type
 
 
 @kernel
 def choose_refill(s: State, server: int) -> float:
-    """Write the heaviest of the three refills into choice(s)[1]. Return the weight that the server then holds."""
-    counts, held = choice(s)[1], held_weight(s, server)
-    for j in range(s.n_types):
-        counts[j] = 0
-    m = _find_candidates(s, server)
-    best, added = natural(BY_DENSITY), -1.0
+    """List the types in the order of the heaviest of the three refills. Return the weight that the server holds after it."""
+    m = _list_candidates(s, server)
+    best, added = natural(BY_DENSITY), 0.0
     for rule in range(ORDERS if m > 1 else m):  # with one candidate all orders are the same
-        this = _fill(s, server, m, rule)
+        this = _weight_of_refill(s, server, m, rule)
         if this >= added:
             best, added = rule, this
     if m > 1 and best != BY_DENSITY:
-        _fill(s, server, m, best)
-    policy_floats(s)[HELD] = held + max(added, 0.0)
-    return float(policy_floats(s)[HELD])
+        _sort(s, m, best)
+    policy_ints(s)[LISTED] = m
+    return held_weight(s, server) + added
 
 
 @kernel
 def start_refill(s: State, server: int) -> None:
-    """Start the jobs of choice(s)[1]. Then, if jobs of one type request different amounts, start the oldest job that fits, until none does."""
-    n = next_waiting(s, 0)
-    while n >= 0:
-        j = order(s)[0, n]
-        for _ in range(choice(s)[1, j]):
-            start(s, j, server)
-        n = next_waiting(s, n + 1)
+    """Start the refill that `choose_refill` has chosen. If jobs of one type request different amounts, start the oldest job that still fits, until none does."""
+    found, room = int_table(s, CANDIDATES), free(s)[server]
+    for n in range(policy_ints(s)[LISTED]):
+        i, looks = head(s, found[n, 1]), LOOKS
+        while i >= 0:
+            after = int(jobs(s)[i, NEXT])
+            if _fits(s, i, room):
+                start_job(s, i, server)
+            else:
+                looks -= 1
+                if not s.keeps_line or looks == 0:
+                    break
+            i = after
     while s.keeps_line and s.n_waiting > 0:
-        i = line.oldest(s, free(s)[server], servers(s)[server, CLASS])
+        i = line.oldest(s, room, servers(s)[server, CLASS])
         if i < 0:
             return
         start_job(s, i, server)
 
 
 @kernel
-def _requested(s: State, i: int, j: int, r: int) -> int:
-    """Return how much of resource r job i of type j takes."""
-    return int(job_demand(s)[i, r] if s.actual else demand(s)[j, r])
+def _fits(s: State, i: int, room: NDArray[np.int64]) -> bool:
+    """Return whether job i fits the free capacity."""
+    size = job_demand(s)[i] if s.actual else demand(s)[jobs(s)[i, TYPE]]
+    for r in range(s.n_resources):
+        if size[r] > room[r]:
+            return False
+    return True
 
 
 @kernel
-def _find_candidates(s: State, server: int) -> int:
-    """List the types whose head of queue fits the server, largest first. Return their number."""
-    room, found, m = free(s)[server], int_table(s, CANDIDATES), 0
+def _list_candidates(s: State, server: int) -> int:
+    """List the waiting types that the server may hold, largest first. If all jobs of a type are alike, leave out types that do not fit. Return their number."""
+    found, m = int_table(s, CANDIDATES), 0
     n = next_waiting(s, 0)
     while n >= 0:
         j = order(s)[0, n]
         if not s.restricted or allowed(s)[servers(s)[server, CLASS], j]:
-            i, fits = head(s, j), True
-            for r in range(s.n_resources):
-                fits = fits and room[r] >= _requested(s, i, j, r)
-            if fits:
+            if s.keeps_line or _fits(s, head(s, j), free(s)[server]):
                 found[m, 0] = j
                 m += 1
         n = next_waiting(s, n + 1)
@@ -95,25 +103,25 @@ def _find_candidates(s: State, server: int) -> int:
 
 
 @kernel
-def _fill(s: State, server: int, m: int, rule: int) -> float:
-    """Write how many jobs of each of the m candidates fit, in the order of the rule, into choice(s)[1]. Return their weight."""
-    counts, rest, found, added = choice(s)[1], need(s), int_table(s, CANDIDATES), 0.0
+def _weight_of_refill(s: State, server: int, m: int, rule: int) -> float:
+    """Return the weight of the jobs that fit if the m candidates are taken in the order of the rule."""
+    rest, found, added = need(s), int_table(s, CANDIDATES), 0.0
     _sort(s, m, rule)
     for r in range(s.n_resources):
         rest[r] = free(s)[server, r]
     for n in range(m):
         j = found[n, 1]
-        i, counts[j] = head(s, j), 0
+        i, looks = head(s, j), LOOKS
         while i >= 0:
-            fits = True
-            for r in range(s.n_resources):
-                fits = fits and rest[r] >= _requested(s, i, j, r)
-            if not fits:
-                break
-            for r in range(s.n_resources):
-                rest[r] -= _requested(s, i, j, r)
-            counts[j] += 1
-            added += weight(s)[j]
+            if _fits(s, i, rest):
+                size = job_demand(s)[i] if s.actual else demand(s)[j]
+                for r in range(s.n_resources):
+                    rest[r] -= size[r]
+                added += weight(s)[j]
+            else:
+                looks -= 1
+                if not s.keeps_line or looks == 0:
+                    break
             i = int(jobs(s)[i, NEXT])
     return added
 

@@ -49,7 +49,7 @@ def weigh(s: State) -> None:
     while n >= 0:
         j = order(s)[0, n]
         age = s.last_sequence - sequence(s)[head(s, j)]
-        weight(s)[j] = offset(s)[j] + sizes(s)[j] * math.sqrt(float(queue_length(s)[j]) * age)
+        weight(s)[j] = offset(s)[j] + sizes(s)[j] * math.sqrt(queue_length(s)[j] * math.sqrt(float(queue_length(s)[j]) * age))
         n = next_waiting(s, n + 1)
 
 
