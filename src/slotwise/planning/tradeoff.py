@@ -180,7 +180,7 @@ def _is_poisson(scenario: Scenario) -> bool:
 def _max_weight(choice: Choice) -> MaxWeight | None:
     """What the policy says of its beta; None where it has none that can be chosen, or no solver."""
     policy = choice.make()
-    claim = policy.claim()
+    claim = policy.proven()
     return claim if isinstance(claim, MaxWeight) and claim.beta_option and policy.solver else None
 
 

@@ -122,7 +122,6 @@ def _servers(scheduler: Scheduler) -> tuple[Server, ...]:
             Reason.ACTIVE: "active",
             Reason.STALLED: "stalled",
             Reason.TURNS: "stalled",
-            Reason.DRAINS_FOR: "stalled",
         }
         state = states.get(because.reason, "empty")
         found.append(Server(state, jobs, slots))

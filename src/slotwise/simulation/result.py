@@ -192,8 +192,8 @@ class Result:
             time_unit=self.scenario.time_unit,
         )
         if found.verdict is Stability.GROWS and self.bound.kind != "unstable" and self.certified:
-            why = f"{found.why} in these runs, but {self.policy} is proven to keep it bounded at this load: run longer"
-            return Judgement(Stability.TOO_SHORT, why, found.drift)
+            why = f"{found.why} in these runs, although {self.policy} is proven to keep it bounded at this load"
+            return Judgement(found.verdict, why, found.drift)
         return found
 
     @property

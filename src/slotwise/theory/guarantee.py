@@ -60,7 +60,7 @@ def guarantee(scenario: Scenario, rates: Vector, region: Region, policy: Policy)
     if region.supportable is False:
         return _outside(scenario, region, policy)
     here = Case(scenario, rates, region)
-    match policy.claim():
+    match policy.proven():
         case Unknown() as claim:
             why = claim.why + (" (and it must know service times)" if policy.needs_durations else "")
             return Guarantee(policy.label, Verdict.NOT_CERTIFIED, why, claim.source)

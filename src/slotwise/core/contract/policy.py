@@ -163,6 +163,16 @@ class Policy:
         """What is proven of it, with these options. A subclass that decides otherwise must say so anew."""
         return Unknown()
 
+    def proven(self) -> PolicyClaim:
+        """Return the claim, or that nothing is known if a subclass has other hooks than the class that makes the claim."""
+        owner = next(one for one in type(self).__mro__ if "claim" in one.__dict__)
+        other = [name for name in HOOKS if getattr(type(self), name) is not getattr(owner, name)]
+        if other:
+            return Unknown(
+                f"{type(self).__name__} has its own {', '.join(other)}, so the proof of {owner.__name__} says nothing about it"
+            )
+        return self.claim()
+
     # -- explanations ---------------------------------------------------------------------------------------------
 
     def why_waits(self, view: View, i: int) -> Because:

@@ -27,21 +27,17 @@ class Reason(StrEnum):
     TURNED_AWAY = (
         "{turning} servers have room for it, but they turn to configurations with no free slot of its type"
     )
-    DRAINED_FOR = "server {server} takes nothing else until there is room for its type, and holds {holding}"
-    COUNTS_AS_TYPE = "so many wait that jobs count with their type's demand, and no server has {demand} free for it"
     SWAPS_FIRST = "server {server} has room for it, but a job of type {type} must start there first"
     UNDECIDED = "the policy has not started it"
     # servers
     ACTIVE = "is active with slots {configuration}, jobs {holding}; weight {weight:g} of the best {best:g}"
     STALLED = "is stalled because weight {weight:g} < {beta:.3f} x {best:g}, and holds {holding}"
-    TURNS = "turns to {configuration} because weight {weight:g} < {beta:.3f} x {best:g}, starts only jobs of that, and holds {holding}"
-    DRAINS_FOR = "drains for a job of type {type} that has waited long, starts only jobs of {configuration}, and holds {holding}"
+    TURNS = "turns to {configuration} because weight {weight:.4g} < {best:.4g} - margin {margin:.4g}, starts only jobs within that, and holds {holding}"
     SWAPS = "starts only jobs of type {type} until one has started, and holds {holding}"
     HAS_SLOTS = "has slots {configuration} until its clock moves on, and holds {holding}"
     EMPTY = "is empty and takes a configuration when a job comes that fits"
     PACKS = "holds {holding}, {free} free"
     HOLDS = "holds {holding}"
-    KEEPS_SLOTS = "keeps room beside that for {slots}, of which few come"
     RESERVED_FOR = "keeps room for {first}, which can start there at {at:g} if all jobs end as expected"
     DRAINING = "takes no more jobs and holds {holding}"
     DRAINED = "takes no more jobs and is empty: it can be removed"

@@ -170,7 +170,7 @@ def _how_often(size: NDArray[np.int64], room: NDArray[np.int64], R: int) -> int:
         if size[r] > 0:
             fit = room[r] // size[r]
             count = fit if count < 0 else min(count, fit)
-    return int(max(count, 0))
+    return max(int(count), 0)
 
 
 @kernel

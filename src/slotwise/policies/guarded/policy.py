@@ -1,14 +1,17 @@
-"""`guarded` as a policy: its options, its claim, what its servers do and why its jobs wait."""
+"""`guarded` as a policy: its options, what is proven of it, what its servers do and why its jobs wait."""
 
 from __future__ import annotations
+
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
 
-from slotwise.core.contract.claims import PolicyClaim, Unknown
+from slotwise.core.contract.claims import Assumption, MaxWeight, Need, PolicyClaim, Unknown
 from slotwise.core.contract.policy import FitOptions, Policy, SolverOptions
-from slotwise.core.contract.reasons import Because
+from slotwise.core.contract.reasons import Because, Reason
 from slotwise.core.contract.view import View
+from slotwise.core.state import MODE
 from slotwise.core.store import Store
 from slotwise.policies.guarded import memory, rules
 
@@ -16,12 +19,20 @@ from slotwise.policies.guarded import memory, rules
 class GuardedOptions(SolverOptions, FitOptions):
     """Options of the guarded policy; the defaults are meant for every cluster."""
 
-    margin: float = Field(2.0, gt=0, le=100, description="c: factor of the margin F_l that a server turns at")
-    tightness: float = Field(40.0, ge=0, le=1e6, description="b: jobs that used capacity is worth in a refill")
+    margin: float = Field(
+        2.0, ge=0.1, le=100, description="c: a server turns if it is lighter than the best by c sqrt(M g W)"
+    )
+    tightness: float = Field(
+        40.0, ge=0, le=10_000, description="b: how many waiting jobs the use of capacity is worth in a weight"
+    )
+    durations: Literal["none", "exact", "estimate"] = Field(
+        "none",
+        description="how long jobs run. none: not used; exact: as each job says (in simulations: the truth); estimate: users' estimates (in simulations: column `estimate` of a trace)",
+    )
 
 
 class Guarded(Policy):
-    """Best fit, heaviest refills, and turns to max-weight configurations with a margin that knows what a drain costs."""
+    """Tight placement, heaviest refills, and turns to the best configuration with a margin that knows what a drain costs."""
 
     name = "guarded"
     summary = "packs tightly while queues are short; turns servers to max-weight configurations when they grow"
@@ -34,24 +45,66 @@ class Guarded(Policy):
     join, resume, leave = staticmethod(rules.join), staticmethod(rules.resume), staticmethod(rules.leave)
     file = staticmethod(rules.file)
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.needs_durations = self.options.durations != "none"
+        if self.needs_durations:
+            self.keeps = self.keeps - {"unlike"} | {"line"}
+
+    @property
+    def uses_estimates(self) -> bool:
+        return bool(self.options.durations == "estimate")
+
     def prepare(self, store: Store) -> None:
         o: GuardedOptions = self.options
         real = store.arrays["policy_floats"]
         real[memory.MARGIN], real[memory.TIGHTNESS] = o.margin, o.tightness
         largest = np.maximum(store.sizes.capacity.max(axis=0), 1)
-        sizes = np.maximum((store.sizes.demand / largest).max(axis=1), 1e-12)
-        store.values_of(memory.SIZES)[:] = sizes
+        # a type that requests nothing still has a size, so that its weight grows with its queue
+        sizes = np.maximum((store.sizes.demand / largest).max(axis=1), 1e-9)
         units = 1.0 / (largest * len(largest))
+        store.values_of(memory.SIZES)[:] = sizes
         store.values_of(memory.UNITS)[:] = units
         store.values_of(memory.SHARES)[:] = store.sizes.demand @ units
-        # only these two make the weight of a type when its queue changes; `weigh` adds what waits
+        # the core sets a weight to its offset when a queue changes; `weigh` adds the rest
         store.arrays["gain"][:] = 0.0
-        store.arrays["offset"][:] = o.tightness * sizes
-        store.arrays["weight"][:] = o.tightness * sizes
+        store.arrays["offset"][:] = store.arrays["weight"][:] = o.tightness * sizes
         store.put_score(1.0 / largest)
 
     def claim(self) -> PolicyClaim:
-        return Unknown()
+        """docs/theory/guarded.md has the proof."""
+        o: GuardedOptions = self.options
+        if self.needs_durations:
+            return Unknown(
+                "with durations short jobs go first, and the proof needs an order that is blind to durations"
+            )
+        return MaxWeight(
+            beta=1.0,
+            limit=Assumption(
+                "the margin F_l grows without bound, but more slowly than the weights",
+                True,
+                f"F_l = {o.margin:g} sqrt(M_l g_l W_l)",
+            ),
+            solver=o.solver,
+            epsilon=o.epsilon,
+            sublinear=True,
+            needs=(Need.ADDITIVE,),
+            note=", a margin for each server",
+        )
 
     def why_waits(self, view: View, i: int) -> Because:
+        if because := view.no_room(i):
+            return because
+        room = view.with_room(i)
+        turning = room & (view.store.arrays["servers"][:, MODE] == rules.TURNING)
+        if (turning == room).all():
+            return Because(Reason.TURNED_AWAY, {"turning": int(turning.sum())})
         return super().why_waits(view, i)
+
+    def describe(self, view: View, server: int) -> tuple[Because, ...]:
+        store = view.store
+        if store.arrays["servers"][server, MODE] != rules.TURNING:
+            return super().describe(view, server)
+        held, best, margin = store.values_of(memory.REASON)[server].tolist()
+        figures = {"holding": view.holding(server), "configuration": view.counts(store.configuration[server])}
+        return (Because(Reason.TURNS, figures | {"weight": held, "best": best, "margin": margin}),)

@@ -2,9 +2,12 @@
 
 A refill takes the types in some order, each as often as the next job in its queue fits. Three orders are tried: largest size first, largest weight
 first, largest weight per capacity first. The heaviest refill wins, so it weighs at least as much as the one that takes the heaviest type first.
+If durations are known, the refill of most weight only decides whether the server turns; the jobs start in the order of age x size / duration.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +62,8 @@ def choose_refill(s: State, server: int) -> float:
 def start_refill(s: State, server: int) -> None:
     """Start the refill that `choose_refill` has chosen. If jobs of one type request different amounts, start the oldest job that still fits, until none does."""
     found, room = int_table(s, CANDIDATES), free(s)[server]
+    if s.keeps_times:
+        _start_most_urgent(s, server)
     for n in range(policy_ints(s)[LISTED]):
         i, looks = head(s, found[n, 1]), LOOKS
         while i >= 0:
@@ -72,6 +77,17 @@ def start_refill(s: State, server: int) -> None:
             i = after
     while s.keeps_line and s.n_waiting > 0:
         i = line.oldest(s, room, servers(s)[server, CLASS])
+        if i < 0:
+            return
+        start_job(s, i, server)
+
+
+@kernel
+def _start_most_urgent(s: State, server: int) -> None:
+    """With durations: start the job with the most age x size / duration that fits, until none does."""
+    room = free(s)[server]
+    while s.n_waiting > 0:
+        i = line.most_urgent(s, room, servers(s)[server, CLASS], room, math.inf, math.inf)
         if i < 0:
             return
         start_job(s, i, server)
@@ -94,10 +110,10 @@ def _list_candidates(s: State, server: int) -> int:
     n = next_waiting(s, 0)
     while n >= 0:
         j = order(s)[0, n]
-        if not s.restricted or allowed(s)[servers(s)[server, CLASS], j]:
-            if s.keeps_line or _fits(s, head(s, j), free(s)[server]):
-                found[m, 0] = j
-                m += 1
+        may = not s.restricted or allowed(s)[servers(s)[server, CLASS], j] > 0
+        if may and (s.keeps_line or _fits(s, head(s, j), free(s)[server])):
+            found[m, 0] = j
+            m += 1
         n = next_waiting(s, n + 1)
     return m
 
