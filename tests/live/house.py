@@ -31,6 +31,8 @@ SLOW = 1000.0
 class NoForecasts:
     """A desk without a worker: a process of its own for each house would take longer than its tests."""
 
+    is_ready = False
+
     def ask(self, kind: str, **request: Any) -> dict[str, Any]:
         return {"reason": f"no {kind} here"}
 

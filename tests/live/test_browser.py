@@ -270,7 +270,7 @@ def test_by_keyboard_alone(visit: Callable[..., Visit]) -> None:
 
 
 def test_roles_show_what_they_may_do(visit: Callable[..., Visit], demo: Process) -> None:
-    made = json.loads(demo.command("token", "create", "read", "--json").stdout)
+    made = json.loads(demo.command("token", "create", "--role", "read", "--json").stdout)
     one = visit(made["token"])
     page = one.go("servers/std-1")
     page.get_by_role("heading", name="What it holds").wait_for()

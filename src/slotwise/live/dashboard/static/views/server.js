@@ -43,7 +43,7 @@ export function Server({ route, who, board }) {
   const known = place !== undefined;
   const one = known ? serverAt(board, place) : null;
   const version = known ? `${one.status} ${one.jobs}` : "";
-  const explained = useLoaded(() => get(`/v1/servers/${encodeURIComponent(name)}/explain`), [name, version], 5);
+  const explained = useLoaded(() => known ? get(`/v1/servers/${encodeURIComponent(name)}/explain`) : null, [name, version], 5);
   const jobs = useLoaded(() => get(withQuery("/v1/jobs", { server: name, state: ["placed", "running"], limit: 500 })), [name, version], 5);
   const [hours, setHours] = useState(1);
   const spans = useLoaded(() => get(withQuery("/v1/timeline", { server: name, since: Date.now() / 1000 - hours * HOUR })), [name, version, hours], 10);
