@@ -20,7 +20,7 @@ from slotwise.live.demands import find_type
 from slotwise.live.engines.protocol import Ended, Lost, Refused, ServerDrained, ServerLost, ServerUp, Started
 from slotwise.live.engines.simulated import SimulatedEngine, exponential
 from slotwise.live.ledger import REFUSALS, Ledger, NewJob
-from slotwise.live.loop import Loop, NotReadyError
+from slotwise.live.loop import KeyConflictError, Loop, NotReadyError
 from slotwise.live.replay import replay
 from slotwise.live.restart import Setup, load
 from slotwise.live.retention import Retention
@@ -333,10 +333,12 @@ def test_keys_submit_once(tmp_path: Path) -> None:
         first = service.loop.submit([ONE, keyed]).result(PATIENCE)
         assert service.loop.submit([keyed, ONE]).result(PATIENCE) == [*first[1:], 5]
         assert service.loop.submit([keyed._replace(tenant="other")]).result(PATIENCE) == [6, 7, 8]
-        # the same key twice in one request, and with another array than the first time
+        # the same key twice in one request
         twice = ONE._replace(key="twice")
         assert service.loop.submit([twice, ONE, twice, keyed]).result(PATIENCE) == [9, 10, 9, 2, 3, 4]
-        assert service.loop.submit([keyed._replace(array=range(9)), twice]).result(PATIENCE) == [2, 3, 4, 9]
+        with pytest.raises(KeyConflictError, match="used for another submission, job 2"):
+            service.loop.submit([keyed._replace(array=range(9)), twice]).result(PATIENCE)
+        assert service.loop.submit([ONE]).result(PATIENCE) == [11], "nothing of a refused request is submitted"
     finally:
         service.close()
 

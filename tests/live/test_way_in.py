@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from house import Exchange, House
 from processes import Process
@@ -247,5 +248,14 @@ def test_a_real_service_is_reached_through_its_socket(
         assert client.address.token is None
         job = client.submit(["true"])
         assert job.result(60).state == "done"
+        link = process.command("open", "--print").stdout.strip()
+        assert link.startswith(f"{process.address}/login?code=")
+        assert httpx.get(f"{process.address}/v1/me").status_code == 401
+        with httpx.Client(follow_redirects=True) as browser:
+            assert browser.get(link).url.path == "/"
+            assert (
+                browser.get(f"{process.address}/v1/me").json()["role"]
+                == client.call("GET", "/v1/me").json()["role"]
+            )
     assert process.end() == 0
     assert not list((tmp_path / "state").rglob("socket-*")), "a socket goes with its service"

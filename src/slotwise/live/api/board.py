@@ -20,7 +20,7 @@ from fastapi.responses import Response
 from slotwise.live import metrics
 from slotwise.live.alarms import Alarms
 from slotwise.live.api.common import House, Number, Reader, done
-from slotwise.live.api.stream import EventStream
+from slotwise.live.api.stream import EventStream, described
 from slotwise.live.board import Board, copy, encode
 from slotwise.live.inbox import FullError
 from slotwise.live.loop import NotReadyError
@@ -172,7 +172,9 @@ def routes(house: House) -> APIRouter:
         full = await boards.full()
         return packed(request, await asyncio.to_thread(encode, full))
 
-    @router.get("/board/changes", response_class=EventStream)
+    changed = described("changes of the board", "full or delta", "JSON: the whole board, or what differs")
+
+    @router.get("/board/changes", response_class=EventStream, responses={200: changed})
     async def changes(
         request: Request, caller: Reader, after: Number | None = None, follow: bool = True
     ) -> EventStream:

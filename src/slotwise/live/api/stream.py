@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, StreamingResponse
@@ -17,21 +18,20 @@ from slotwise.live.auth import EVERYONE, Caller
 
 QUIET_SECONDS = 15.0  # a comment is sent so often, so that both sides notice when the other has gone
 
-DESCRIBED = {
-    "description": "rows of the journal",
-    "content": {
-        "text/event-stream": {
-            "schema": {
-                "type": "object",
-                "properties": {
-                    "id": {"type": "string", "description": "the row's sequence number, for Last-Event-ID"},
-                    "event": {"type": "string", "description": "submit, complete, started, change, ..."},
-                    "data": {"type": "string", "description": "JSON: the row, with `placements` and `note`"},
-                },
-            }
-        }
-    },
-}
+
+def described(stream: str, event: str, data: str) -> dict[str, Any]:
+    """Return the description of a stream's answer: what the stream holds, the kinds of its events, and their data."""
+    parts = {"id": "the sequence number of a row, for Last-Event-ID", "event": event, "data": data}
+    properties = {name: {"type": "string", "description": text} for name, text in parts.items()}
+    schema = {"type": "object", "properties": properties}
+    return {"description": stream, "content": {"text/event-stream": {"schema": schema}}}
+
+
+DESCRIBED = described(
+    "rows of the journal",
+    "submit, complete, started, change, ...",
+    "JSON: the row, with `placements` and `note`",
+)
 
 
 def routes(house: House) -> APIRouter:
