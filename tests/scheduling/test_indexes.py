@@ -27,6 +27,7 @@ from slotwise.core.state import (
     TAIL,
     jobs,
     queue_length,
+    sequence,
 )
 from slotwise.core.state import queues as lines
 from slotwise.core.store import Store
@@ -256,7 +257,7 @@ def test_queues_are_lists(own: bool) -> None:
             queues.leave_queue(state, i)
             queues.rejoin_queue(state, i, q)
             plain[q].remove(i)
-            put_back(plain[q], i, queues.sequence(state))
+            put_back(plain[q], i, sequence(state))
         check_queues(state, plain)
 
 

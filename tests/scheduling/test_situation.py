@@ -48,8 +48,8 @@ from slotwise.scheduling.api import (
 pytestmark = pytest.mark.core
 
 RUNS, LENGTH = (3, 70) if JIT else (1, 30)
-FIXTURE, DRAINS, NEWEST = (
-    Path(__file__).parent / f"situation-v1{name}.json" for name in ("", "-drains", "-floods")
+FIXTURE, DRAINS, FLOODS, NEWEST = (
+    Path(__file__).parent / f"situation-v1{name}.json" for name in ("", "-drains", "-floods", "-margin")
 )
 
 
@@ -285,8 +285,8 @@ def test_a_stopped_job_teaches_nothing() -> None:
             scheduler.submit(n, "b")
             getattr(scheduler, end)(n)
         after = scheduler.situation().policy.learnt
-        assert (after["ended"] != before["ended"]) == learns
-        assert (after["completions"] > 0) == learns
+        assert (after["completed"] != before["completed"]) == learns
+        assert (after["all_completed"] > 0) == learns
 
 
 def test_a_refused_placement_waits_again_in_front() -> None:
@@ -312,7 +312,7 @@ def the_fixture() -> Scheduler:
         JobType(name="web", demand=("2", "4.5")),
         JobType(name="train", demand=("1", "8"), mean_service=3.0, requires={"gpu": ["a100"]}),
     ]
-    scheduler = Scheduler(Cluster(resources=("cpu", "memory"), servers=classes), types, "guarded", beta=0.95)
+    scheduler = Scheduler(Cluster(resources=("cpu", "memory"), servers=classes), types, "guarded", margin=1.5)
     for n in range(12):
         demand = {"memory": "3.5"} if n % 4 == 1 else None
         duration = 5.0 + n if n % 3 == 0 else None
@@ -324,7 +324,7 @@ def the_fixture() -> Scheduler:
     return scheduler
 
 
-@pytest.mark.parametrize("file", [FIXTURE, DRAINS, NEWEST], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [FIXTURE, DRAINS, FLOODS, NEWEST], ids=lambda file: file.stem)
 def test_a_situation_of_an_earlier_version_is_read(file: Path) -> None:
     """Files that were written once and are never written anew. What the policy has learnt to remember since begins as in a new scheduler."""
     text = file.read_text()
@@ -383,7 +383,7 @@ def damage(**changes: Any) -> dict[str, Any]:
         ),
         ({"servers__number": [3, 2, 1, 0]}, "in rising order"),
         ({"policy__random": [1, 2, 3]}, "four random words"),
-        ({"policy__learnt": {"ended": 5}}, "situation.learnt.ended of guarded: cannot be read"),
+        ({"policy__learnt": {"completed": 5}}, "situation.learnt.completed of guarded: cannot be read"),
         ({"policy__learnt": {"dreams": 5}}, "situation.learnt.dreams of guarded: cannot be read; guarded keeps: "),
         ({"types": []}, "situation.types: is damaged; it should be a list that is not empty"),
         ({"types": [{"name": "web"}]}, "situation.types: is damaged; it should be right in demand: Field required"),

@@ -30,7 +30,8 @@ VARIANTS += [
         if name not in ("algorithm1", "m14", "g16", "g16-retention")
     ],
     ("guarded", {"durations": "exact"}),
-    ("guarded", {"durations": "exact", "pack_by": "type", "overdue": 1.5}),
+    ("guarded", {"durations": "exact", "pack_by": "type"}),
+    ("guarded", {"margin": 0.2}),
     ("quickswap", {"threshold": 2}),
     ("nmsr", {"fill": False, "cycle": 3}),
     ("myopic-maxweight", {"solver": "dp"}),

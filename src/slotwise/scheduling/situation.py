@@ -12,13 +12,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from pydantic import ValidationError
 
 from slotwise.errors import InputError
 from slotwise.model import JobType, ServerClass
+from slotwise.policies import POLICIES
 
 FORMAT = "slotwise situation"
 VERSION = 1
@@ -156,7 +157,7 @@ class Situation:
                 where="situation",
                 remedy="read it with the Slotwise that wrote it, or a later one",
             )
-        return _checked(cls(**_parts(cls, dict(values), "situation")))
+        return _checked(_without_retired(cls(**_parts(cls, dict(values), "situation"))))
 
     def to_json(self) -> str:
         """As text."""
@@ -174,6 +175,15 @@ class Situation:
                 remedy="give the whole text that Situation.to_json() made",
             ) from None
         return cls.from_dict(values)
+
+
+def _without_retired(situation: Situation) -> Situation:
+    """Leave out options and learnt values that earlier versions of the policy had, so that a store survives an upgrade."""
+    before = situation.policy
+    retired = POLICIES[before.name].retired if before.name in POLICIES else frozenset()
+    options = {name: value for name, value in before.options.items() if name not in retired}
+    learnt = {name: value for name, value in before.learnt.items() if name not in retired}
+    return replace(situation, policy=replace(before, options=options, learnt=learnt))
 
 
 def _damaged(where: str, remedy: str) -> InputError:

@@ -63,6 +63,8 @@ class Policy:
     """free: free room of each server, without which `start` goes by slots; fit: the index of best fits; tree: that of first fits; lists: jobs of a server; use: what all
     running jobs take together; line: the waiting jobs by what they ask for (not where the first of each type say it all); unlike: the same, but only where jobs of a type differ"""
     needs_durations: bool = False
+    # Options and learnt values of earlier versions, which a situation may still have; they are left out when it is read.
+    retired: ClassVar[frozenset[str]] = frozenset()
     compiled: ClassVar[bool] = False
     """the hooks are written for the compiler; functions under @njit are compiled in any case"""
 

@@ -15,6 +15,60 @@ from slotwise.core.state import MODE
 from slotwise.core.store import Store
 from slotwise.policies.guarded import memory, rules
 
+# What situations of version 0.1 have: options, then learnt values.
+RETIRED = frozenset(
+    [
+        "beta",
+        "b",
+        "p",
+        "z",
+        "hysteresis",
+        "slack",
+        "scale",
+        "power",
+        "spread",
+        "stall_cap",
+        "size_exponent",
+        "scarcity",
+        "floor",
+        "standing",
+        "persistence",
+        "patience",
+        "overdue",
+        "drain_share",
+        "drain_limit",
+        "flood",
+        "spoils",
+        "clock",
+        "next_look",
+        "completions",
+        "next_estimate",
+        "arrivals",
+        "flooded",
+        "next_drain",
+        "next_overdue",
+        "seen",
+        "long_mean_queue",
+        "mean_queue",
+        "drain_credit",
+        "drain_stretch",
+        "because",
+        "turn",
+        "turn_ran",
+        "paces",
+        "ended",
+        "counted",
+        "common",
+        "drains",
+        "drain_began",
+        "drain_expected",
+        "standing_slots",
+        "use",
+        "prices",
+        "reserved",
+    ]
+)
+
 
 class GuardedOptions(SolverOptions, FitOptions):
     """Options of the guarded policy; the defaults are meant for every cluster."""
@@ -40,6 +94,7 @@ class Guarded(Policy):
     memory = memory.MEMORY
     keeps = frozenset({"free", "fit", "ranks", "unlike"})
     gained = True
+    retired = RETIRED
     compiled = True
     arrive, complete, stop = staticmethod(rules.arrive), staticmethod(rules.complete), staticmethod(rules.stop)
     join, resume, leave = staticmethod(rules.join), staticmethod(rules.resume), staticmethod(rules.leave)
