@@ -15,7 +15,6 @@ import slotwise
 from slotwise.cli.tables import results_table
 from slotwise.errors import InputError
 from slotwise.model import JobType, Scenario, parse_scenario
-from slotwise.policies import make_policy
 from slotwise.scheduling import Scheduler, Submit
 from slotwise.workloads.hpc import hpc_like
 from slotwise.workloads.traces import Trace, write_trace
@@ -92,9 +91,8 @@ def test_a_live_scheduler_asks_for_durations_only_if_told_to(tmp_path: Path) -> 
 
 
 def test_the_result_says_who_was_told(tmp_path: Path) -> None:
-    result = slotwise.compare(
-        scenario(tmp_path), [make_policy("guarded", durations="estimate"), "first-fit"], workers=1
-    )
+    made = scenario(tmp_path, policy={"name": "guarded", "durations": "estimate"})
+    result = slotwise.compare(made, ["guarded", "first-fit"], workers=1)
     assert [one.estimated for one in result.results] == [True, False]
     page = StringIO()
     Console(width=200, file=page).print(results_table(result.results, 200))

@@ -104,7 +104,7 @@ class Guarded(Policy):
         super().__init__(**options)
         self.needs_durations = self.options.durations != "none"
         if self.needs_durations:
-            self.keeps = self.keeps - {"unlike"} | {"line"}
+            self.keeps = self.keeps - {"unlike"} | {"line", "lists"}
 
     @property
     def uses_estimates(self) -> bool:
