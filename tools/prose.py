@@ -64,7 +64,8 @@ def _strings_and_comments(text: str) -> list[tuple[int, str]]:
             first, last = (first if comment else line), (-1 if beside else line)
             comment.append(token.string.lstrip("#").strip())
         elif token.type == tokenize.STRING and token.line.lstrip().startswith(('"""', 'r"""')):
-            for part in re.split(r"\n\s*\n|\n(?=\s*[-*] )", token.string.strip('r"')):
+            prose = re.sub(r"^\s*\|.*$", "", token.string.strip('r"'), flags=re.MULTILINE)  # without tables
+            for part in re.split(r"\n\s*\n|\n(?=\s*[-*] )", prose):
                 if not re.match(r"\s{4,}\S.*\s{3,}\S", part.split("\n")[-1]):  # a table in a docstring
                     found.append((line, part))
     return [*found, (first, " ".join(comment))] if comment else found

@@ -1,7 +1,11 @@
 """One hostile tenant beside another: how much longer the other's submissions take, as a ratio within one run.
 
-The hostile tenant does all of this at the same time, as fast as the service answers: large bodies of small values with and without a token,
-jobs of odd amounts, arrays of jobs of 0 CPUs, requests of several arrays of 100,000 jobs, and more streams than one token may have.
+The hostile tenant does all of this at the same time, as fast as the service answers:
+
+- large bodies of small values, with and without a token;
+- jobs of odd amounts, and arrays of jobs of 0 CPUs;
+- requests of several arrays of 100,000 jobs;
+- more streams than one token may have.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`guarded` a second time: lists, loops and brute force, straight from docs/theory/guarded.md.
 
-`NaiveGuarded` is told each event and the placements that the core made for it, and says whether they are right. Where the document leaves a choice, it goes on with
-the core's: the server of a job that is placed (any packing server with enough free capacity, here), and the target among configurations of equal weight.
+`NaiveGuarded` is told each event and the placements that the core made for it, and says whether they are right. Where the document leaves a choice, it takes
+the core's. That is the server of a job that is placed (here any packing server with enough free capacity), and the target among configurations of equal weight.
 What two people must agree on beyond the document:
 
 - Types from large to small: by the largest share of the largest capacities, then by the sum of the shares, then by number.

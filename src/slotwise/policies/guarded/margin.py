@@ -14,8 +14,8 @@
 | g_l | the largest g_j of the types that fit the server | servers |
 | W_l | sum of the weights of these types | servers x jobs |
 
-While a server drains, weights move by about M_l g_l. The margin is the geometric mean of that and of all the weight there is: it grows with the
-queues, so that turns become rare, but more slowly than the queues, so that what is lost between turns becomes negligible.
+While a server drains, weights move by about M_l g_l. The margin is the geometric mean of that and of all the weight there is. It grows with the
+queues, so turns become rare. It grows more slowly than the queues, so what is lost between turns becomes negligible.
 """
 
 from __future__ import annotations

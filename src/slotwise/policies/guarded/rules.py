@@ -1,11 +1,14 @@
 """The rules of `guarded`, in the order in which a job meets them.
 
-Arrival:      the job starts where it fits best, else it waits (`place`).
-Completion:   the server takes the heaviest refill (R2, `refill`), or turns (R3):
-                  if   f(k', W) < max_k f(k, W) - F_l    and F_l / (2 g_l) completions have passed since its last turn,
-              with k' what it would hold after the refill, W the weights (`weights`) and F_l its margin (`margin`).
-Turn:         the server starts only jobs within its target, the configuration of most weight, until all that it holds is within the
-              target. No job is interrupted. Then it takes a refill.
+- Arrival: the job starts where it fits best, else it waits (`place`).
+- Completion: the server takes the heaviest refill (R2, `refill`), or turns (R3). It turns if both are true:
+
+      f(k', W) < max_k f(k, W) - F_l
+      F_l / (2 g_l) completions have passed since its last turn
+
+  Here k' is what it would hold after the refill, W are the weights (`weights`), F_l is its margin (`margin`).
+- Turn: the server starts only jobs within its target, the configuration of most weight, until all that it holds is within the target.
+  No job is interrupted. Then it takes a refill.
 
 So no server that could start a waiting job stands empty (R1). `docs/theory/guarded.md` proves that this keeps queues bounded for every load inside the
 capacity region.
