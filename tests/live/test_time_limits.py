@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from slotwise.live.durations import in_words, over_time, seconds_of
 from slotwise.live.engines.protocol import Ended
 from slotwise.live.engines.supervisor.claims import Claims
 from slotwise.live.engines.supervisor.deadlines import Deadlines, Limit, number_of
-from slotwise.live.engines.supervisor.processes import Running
+from slotwise.live.engines.supervisor.processes import Running, start_time
 from slotwise.live.time_limits import TimeLimits, by_tenant
 
 
@@ -83,16 +84,27 @@ def test_the_log_keeps_limits_until_the_end(tmp_path: Path) -> None:
 def test_warned_then_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[tuple[int, int]] = []
     monkeypatch.setattr(os, "killpg", lambda pid, number: sent.append((pid, number)))
-    job = Running(os.getpid())
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as process:
+        try:
+            _check_warned_then_ended(Running(process.pid, start_time(process.pid)), sent)
+            deadlines = Deadlines()
+            deadlines.add((1, 1), Limit.of({"time": 5, "warn": [number_of("USR1"), 5]}, 100.0), 100.0)
+            deadlines.enforce({(1, 1): Running(process.pid, "at another time")}, {}, 1000.0)
+            assert len(sent) == 2, "the number is another program's"
+        finally:
+            process.kill()
+
+
+def _check_warned_then_ended(job: Running, sent: list[tuple[int, int]]) -> None:
     deadlines = Deadlines()
     deadlines.add((1, 1), Limit.of({"time": 5, "warn": [number_of("USR1"), 5], "grace": 3}, 100.0), 100.0)
     deadlines.add((2, 1), None, 100.0)
     assert deadlines.wait(99.0, 5.0) == 1.0
     deadlines.enforce({(1, 1): job}, {}, 104.9)
-    assert sent == [(os.getpid(), signal.SIGUSR1)]
+    assert sent == [(job.pid, signal.SIGUSR1)]
     assert deadlines.wait(104.0, 0.5) == 0.5
     deadlines.enforce({(1, 1): job}, {}, 105.0)
-    assert sent[1:] == [(os.getpid(), signal.SIGTERM)]
+    assert sent[1:] == [(job.pid, signal.SIGTERM)]
     assert job.kill_at > 0
     deadlines.enforce({(1, 1): job}, {}, 1000.0)
     assert (len(sent), deadlines.wait(1000.0, 5.0)) == (2, 5.0)

@@ -7,15 +7,13 @@ goes on with the same deadlines, which the log keeps.
 from __future__ import annotations
 
 import heapq
-import os
 import signal
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 from slotwise.live.durations import over_time
 from slotwise.live.engines.supervisor.claims import Key
-from slotwise.live.engines.supervisor.processes import Running, ask_to_end
+from slotwise.live.engines.supervisor.processes import Running, ask_to_end, signal_group
 
 WARN, END = 0, 1
 GRACE_SECONDS = 10.0  # between SIGTERM and SIGKILL, if the job does not say
@@ -81,8 +79,7 @@ class Deadlines:
             if one is None or not one.pid:
                 continue  # it has ended
             if what == WARN:
-                with suppress(ProcessLookupError, PermissionError):  # it is just ending
-                    os.killpg(one.pid, limit.signal)
+                signal_group(one, limit.signal)
             elif not one.reason:
                 one.reason = over_time(limit.seconds)
                 ask_to_end(one, limit.grace)
