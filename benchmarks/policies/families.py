@@ -10,6 +10,8 @@
 | logs | real logs beside the project, on their own machines |
 | clouds | real traces of clouds, and a cluster with two kinds of machines, with 8, 64 and exact types |
 | bursts | arrivals in batches and in long bursts |
+| mixed | one to three resources, 1 to 4 or 20 to 100 servers, mean service times 10^U(-2, 1.5) by type, intensity .85 to .96 |
+| real | real logs beside the project at loads of .80, .86, .90 and .95, with the types that a user gets by default |
 
 Four parts. `tune` and `wide`: what changes to a policy may be tried on; `wide` has many seeds of the made-up families and nothing else, since a fault that one scenario in thirty
 has does not show in twelve. `decide`: other seeds; a change stays if it holds there. `last`: again other seeds; looked at once, before a release.
@@ -36,7 +38,8 @@ from slotwise.workloads.traces.tools import scale
 PARTS = ("tune", "wide", "decide", "last")
 SEEDS = {"tune": range(100, 112), "decide": range(200, 212), "last": range(600, 612)}
 # how many seeds of each family, from 400 on
-WIDE = {"pools": 80, "labels": 64, "means": 64, "tails": 24, "bursts": 16}
+REAL_LOADS = {"tune": (0.86,), "decide": (0.80, 0.95), "last": (0.80, 0.86, 0.90, 0.95)}
+WIDE = {"mixed": 40, "pools": 80, "labels": 64, "means": 64, "tails": 24, "bursts": 16}
 # how the jobs of a log are sorted
 TYPES: dict[str, dict[str, Any]] = {
     "8": {"method": "waste-bounded", "types": 8},
@@ -51,9 +54,13 @@ def family_entries(part: str) -> list[Entry]:
         return [entry for family, count in WIDE.items() for entry in _random(family, range(400, 400 + count))]
     seeds = SEEDS[part]
     found = [*_pools(part, seeds), *_hpc(seeds), *_logs(part), *_clouds(part)]
-    for family in {"tune": ("tails",), "decide": ("tails", "means", "labels"), "last": ("means", "bursts")}[part]:
+    for family in {
+        "tune": ("tails", "mixed"),
+        "decide": ("tails", "means", "labels", "mixed"),
+        "last": ("means", "bursts", "mixed"),
+    }[part]:
         found += _random(family, seeds)
-    return found
+    return [*found, *_real(part)]
 
 
 def _random(family: str, seeds: range) -> Iterator[Entry]:
@@ -63,6 +70,7 @@ def _random(family: str, seeds: range) -> Iterator[Entry]:
         "means": thousand_to_one,
         "labels": labelled_scenario,
         "bursts": in_bursts,
+        "mixed": mixed_services,
     }
     for seed in seeds:
         yield Entry(f"{family}-{seed}", partial(makers[family], seed), family)
@@ -168,6 +176,23 @@ def in_bursts(seed: int) -> Scenario:
     return _changed(seed, "bursts", {"arrivals": arrivals, "intensity": 0.7})
 
 
+def mixed_services(seed: int) -> Scenario:
+    """A few or many servers, demands and shares at random, mean service times that differ up to 3,000 to 1."""
+    rng = np.random.default_rng([seed, 77])
+    resources = int(rng.choice([1, 1, 2, 3]))
+    servers = int(rng.integers(1, 5)) if rng.random() < 0.7 else int(rng.integers(20, 101))
+    capacity = [int(x) for x in rng.integers(5, 17, resources)]
+    types = int(rng.integers(2, 4))
+    demands = [[int(rng.integers(1, c + 1)) for c in capacity] for _ in range(types)]
+    means, shares = 10.0 ** rng.uniform(-2.0, 1.5, types), rng.dirichlet(np.ones(types))
+    made = [
+        {"demand": demand, "rate": float(share / mean), "mean_service": float(mean)}
+        for demand, share, mean in zip(demands, shares, means, strict=True)
+    ]
+    intensity = float(np.round(rng.uniform(0.85, 0.96), 3))
+    return _synthetic(f"mixed-{seed}", [capacity], [servers], made, {"intensity": intensity})
+
+
 # -- logs of parallel machines ------------------------------------------------------------------------------------
 
 HPC_JOBS = 12_000
@@ -212,6 +237,35 @@ def log(name: str, load: float, types: str) -> Scenario:
     out = _place(f"log-{name}-{load}")
     write_trace(scale(trace, now / load), out)
     return traces.scenario(str(out), [(1, {"cpu": processors})], making=TYPES[types])
+
+
+MACHINES = {
+    "kth": ("kth_sp2/KTH-SP2.swf.gz", 100.0),
+    "nasa": ("nasa_ipsc1993/NASA-iPSC-1993-3.1-cln.swf.gz", 128.0),
+    "atlas": ("llnl_atlas/LLNL-Atlas.swf.gz", 9216.0),
+    "blue": ("sdsc_blue/SDSC-BLUE-fortnights.swf.gz", 1152.0),
+    "curie": ("cea_curie/CEA-Curie-sample.swf.gz", 93312.0),
+}
+
+
+def _real(part: str) -> Iterator[Entry]:
+    for name, (path, _) in MACHINES.items():
+        if not (traces.SHARED / path).exists():
+            print(f"{name} is not beside the project: skipped", file=sys.stderr)
+            continue
+        for load in REAL_LOADS[part]:
+            yield Entry(f"real-{name}-{load}", partial(real, name, load), "real", runs=1)
+
+
+def real(name: str, load: float) -> Scenario:
+    """A real log on its machine at this load, with default types; jobs that are too large are left out."""
+    path, processors = MACHINES[name]
+    trace, _ = import_trace("swf", [traces.SHARED / path], skip_bad=True)
+    trace = trace.with_frame(trace.frame.filter(trace.demands()[:, 0] <= processors), "jobs that fit")
+    now = float(trace.duration @ trace.demands()[:, 0]) / (processors * trace.span)
+    out = _place(f"real-{name}-{load}")
+    write_trace(scale(trace, now / load), out)
+    return traces.scenario(str(out), [(1, {"cpu": processors})], typing="waste-bounded")
 
 
 # -- traces of clouds ---------------------------------------------------------------------------------------------

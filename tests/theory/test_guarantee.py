@@ -261,3 +261,21 @@ def test_one_from_a_file_stands_first(tmp_path: Path) -> None:
     found = guarantees(scenario, scaled_rates(scenario), region_of(scenario))
     assert (found[0].policy, found[0].share, found[0].source) == (f"{file}:Mine", 0.97, "mine")
     assert [one.policy for one in found[1:]] == list(POLICIES)
+
+
+def test_a_type_that_hardly_ever_arrives() -> None:
+    """A rate of 1e-13 beside others of about 1: the intensity is that of the others."""
+
+    def at(rate: float) -> float:
+        document = {
+            "name": "x",
+            "cluster": {"resources": ["u"], "servers": [{"name": "s", "count": 3, "capacity": [7]}]},
+            "types": [
+                {"name": "t7", "demand": [7], "rate": 0.2, "mean_service": 4.0},
+                {"name": "t2", "demand": [2], "rate": rate, "mean_service": 1.0},
+                {"name": "t1", "demand": [1], "rate": 0.2, "mean_service": 6.0},
+            ],
+        }
+        return region_of(parse_scenario(document)).intensity
+
+    assert at(1e-13) == pytest.approx(at(1e-6), rel=1e-4)

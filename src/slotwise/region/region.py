@@ -25,6 +25,8 @@ from slotwise.region.ray import QUICK, THOROUGH, Columns, Stages, beside, shoot
 # intensity
 EXACT, BETTER = 20, 100
 
+LEAST_LOAD = 1e-10  # of the largest load of a type
+
 
 @dataclass(frozen=True)
 class Mix:
@@ -83,7 +85,8 @@ def locate(rho: Vector, columns: Columns) -> Region:
     if not rho.any():
         nothing = Mix(np.zeros((0, len(rho)), np.int64), np.zeros(0))
         return Region(rho, 0.0, 0.0, np.zeros_like(rho), (nothing,) * len(columns.counts), columns)
-    ray = shoot(columns, rho)
+    # A load so small beside the others that the simplex method takes it for zero counts a little more: the answer stays on the safe side.
+    ray = shoot(columns, np.where(rho > 0, np.maximum(rho, LEAST_LOAD * rho.max()), 0.0))
     if ray.limit == 0:  # some type fits nowhere: its price alone separates, whatever the others cost
         return Region(rho, np.inf, np.inf, ray.prices, (), columns)
     return Region(

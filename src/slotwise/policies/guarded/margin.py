@@ -1,21 +1,24 @@
 """The margin: by how much the best configuration must outweigh a server's content before the server turns.
 
-    F_l = c sqrt(M_l g_l W_l),        M_l = 2 H(n) S a_l / A
+    F_l = c sqrt(M_l g_l W_l),        M_l = 2 (1 + T) X H(n) S A a_l
 
 | symbol | meaning | unit |
 |---|---|---|
 | c | `margin`, an option | - |
+| T | servers that turn already | servers |
 | n | jobs on the server | jobs |
 | S | the longest mean service time of the types on the server | time |
 | H(n) | 1 + 1/2 + ... + 1/n: n jobs with mean S all leave within about S H(n) | - |
-| 1 / A | completions in the cluster | per time |
+| X | how much longer than S H(n) turns have taken so far, at least 1 | - |
+| A | completions in the cluster | per time |
 | a_l | the server's share of the capacity of the cluster | - |
-| M_l | starts and completions that the server usually makes in the time that a drain takes | events |
+| M_l | starts and completions of all turning servers, and of this one, in the time that a drain takes | events |
 | g_l | the largest g_j of the types that fit the server | servers |
 | W_l | sum of the weights of these types | servers x jobs |
 
-While a server drains, weights move by about M_l g_l. The margin is the geometric mean of that and of all the weight there is. It grows with the
-queues, so turns become rare. It grows more slowly than the queues, so what is lost between turns becomes negligible.
+Service times are learnt. Time is counted in arrivals, so that no clock is needed.
+While a server drains, weights move by about M_l g_l. The margin is the geometric mean of that and of all the weight there is: it grows with the
+queues, so that turns become rare, but more slowly than the queues, so that what is lost between turns becomes negligible.
 """
 
 from __future__ import annotations
@@ -54,6 +57,7 @@ from slotwise.policies.guarded.weights import sizes
 SAMPLE_EVERY = 16  # arrivals between two counts of running jobs: counting takes a look at every type
 PRIOR = 10.0  # completions with the mean of all types that each type begins with
 EULER = 0.5772  # H(n) is about EULER + log(n + 1/2), within 2 % from n = 1 on
+MOST_CORRECTION = 100.0  # no drain is taken to last longer than this many times the expected; keeps M_l bounded, as the proof needs
 FIRST_DRAINS = 1.0  # drains as long as expected that the correction of M_l begins with
 WINDOW = float(1 << 20)  # completions; then old ones count half, so that service times may change
 
@@ -117,7 +121,10 @@ def drain_events(s: State, server: int) -> float:
     both, expected = policy_floats(s), drain_time(s, server)
     completions = both[ALL_COMPLETED] / max(both[COUNTS], 1.0)
     first = FIRST_DRAINS * expected
-    correction = max(1.0, (both[DRAINS_TOOK] + first) / (both[DRAINS_EXPECTED] + first)) if expected > 0.0 else 1.0
+    if expected == 0.0:
+        return 0.0
+    correction = (both[DRAINS_TOOK] + first) / (both[DRAINS_EXPECTED] + first)
+    correction = min(max(correction, 1.0), MOST_CORRECTION)
     return float((1.0 + s.n_stalled) * 2.0 * expected * correction * completions * share_of_capacity(s, server))
 
 
