@@ -206,7 +206,9 @@ class NaiveGuarded:
         """F_l = c sqrt(M_l g_l W_l)."""
         expected = self.drain_time(number)
         correction = (
-            min(100.0, max(1.0, (self.drains_took + expected) / (self.drains_expected + expected))) if expected else 1.0
+            min(100.0, max(1.0, (self.drains_took + expected) / (self.drains_expected + expected)))
+            if expected
+            else 1.0
         )
         share, used = 0.0, 0
         for r in range(len(self.largest)):
