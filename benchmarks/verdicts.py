@@ -2,7 +2,7 @@
 
 Random workloads: one to three classes of servers, one or two resources, one to five types whose mean service times differ by up to 100 to 1,
 Poisson or log-normal arrivals. Stable ones have a load of .5 to .98 of the capacity region and a policy that is stable there:
-`guarded` with b above the load, or, with one type on unit slots, `fifo`. Unstable ones have a load of 1.02 to 1.3, or are
+`guarded`, or, with one type on unit slots, `fifo`. Unstable ones have a load of 1.02 to 1.3, or are
 best-fit's trap, in which it diverges inside the region. Everything else is as `simulate` does it by default, except that the verdict
 is judged from the runs alone: theory, which knows that a load above 1 cannot be carried, is not asked (how long runs are is decided as ever).
 
@@ -114,7 +114,7 @@ def stable_case(n: int, seed: int) -> tuple[Scenario, Choice]:
     intensity = float(rng.uniform(0.5, 0.98))
     if n % 4 == 3:
         return parse_scenario(slots(rng, intensity, seed + n)), Choice("fifo")
-    return parse_scenario(tables(rng, intensity, seed + n)), Choice("guarded", {"b": 0.99})
+    return parse_scenario(tables(rng, intensity, seed + n)), Choice("guarded")
 
 
 def unstable_case(n: int, seed: int) -> tuple[Scenario, Choice]:

@@ -16,11 +16,11 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "slotwise"
-POLICIES = SOURCE / "scheduling" / "policies"
+POLICIES = SOURCE / "policies"
 KEPT = ROOT / "build" / "policies"
-MATTERS = ("model", "packing", "scheduling", "simulation", "workloads")
+MATTERS = ("compiler", "core", "model", "packing", "scheduling", "simulation", "workloads")
 SCENARIOS = ("suite.py", "families.py", "traces.py", "running.py")
-OWN = re.compile(r"slotwise\.scheduling\.policies\.(\w+)")
+OWN = re.compile(r"slotwise\.policies\.(\w+)")
 
 
 class Cache:
@@ -49,7 +49,7 @@ class Cache:
 def code_of(policy: str) -> str:
     """A hash of the code that the results of a policy come from; "" for what all share."""
     files = [Path(__file__).parent / name for name in SCENARIOS]
-    files += [path for part in MATTERS for path in (SOURCE / part).rglob("*.py") if POLICIES not in path.parents]
+    files += [path for part in MATTERS for path in (SOURCE / part).rglob("*.py")]
     if policy:
         files += modules_of(policy)
     stamp = hashlib.sha256()

@@ -56,17 +56,15 @@ POLICIES = (
     "nmsr",
     "easy-backfill",
     "guarded-durations",
-    "guarded-blind",
     "easy-estimates",
 )
 # policies with options, under names of their own
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "guarded-durations": ("guarded", {"durations": "exact"}),
-    "guarded-blind": ("guarded", {"durations": "none"}),
     "easy-estimates": ("easy-backfill", {"durations": "estimate"}),
 }
-# run only where jobs bring users' estimates, which `guarded` uses
-ON_ESTIMATES = ("guarded-blind", "easy-estimates")
+# run only where jobs bring users' estimates
+ON_ESTIMATES = ("easy-estimates",)
 # these know how long each job will run: they are shown, but are not what others are compared with
 KNOWS = ("easy-backfill", "guarded-durations", "easy-estimates")
 # with more types in a trace they are not run. g16: each type has a clock of its own, and where whole machines are
@@ -117,15 +115,12 @@ class Row:
     trace: bool = False
     events: int = 0
     """arrivals and completions of each run; 0 for a trace, which is run once as a whole"""
-    estimates: bool = False
-    """its jobs bring users' estimates, so that `guarded` is one of those that know durations"""
     figures: dict[str, Figures | None] = field(default_factory=dict)
 
     def best(self, figure: str) -> float:
         """The least of a figure over the stable policies that know no durations; nan where there is none."""
-        knows = (*KNOWS, "guarded") if self.estimates else KNOWS
         values = [
-            getattr(f, figure) for p, f in self.figures.items() if f is not None and f.stable and p not in knows
+            getattr(f, figure) for p, f in self.figures.items() if f is not None and f.stable and p not in KNOWS
         ]
         return min(values) if values else math.nan
 
@@ -196,7 +191,6 @@ class Runner:
                 "types": [t.name for t in jobs.types],
                 "trace": trace,
                 "events": 0 if trace else scenario.run.events,
-                "estimates": jobs.has_estimates,
             }
             self.cache.put(known, "", entry.name, events, "about")
         return known

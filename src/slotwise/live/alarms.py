@@ -25,7 +25,7 @@ from slotwise.live.observed import Load, observe
 from slotwise.live.service import Service
 
 log = logging.getLogger(__name__)
-OVERDUE = 10.0  # times the mean time in the system; the same as the option `overdue` of guarded
+OVERDUE = 10.0  # times the mean time in the system
 LEAST_WAIT = 60.0  # seconds: a job that has waited less does not starve
 FRESH_SECONDS = 30.0  # the load is a mean over an hour, and moves slowly
 COST_SHARE = 0.02  # of one CPU's time at most goes into locating the load
