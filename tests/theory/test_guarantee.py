@@ -264,7 +264,7 @@ def test_one_from_a_file_stands_first(tmp_path: Path) -> None:
 
 
 def test_a_type_that_hardly_ever_arrives() -> None:
-    """A rate of 1e-13 beside others of about 1: the intensity is that of the others."""
+    """With a rate of 1e-13 beside rates of about 1 the intensity is as good as without that type."""
 
     def at(rate: float) -> float:
         document = {

@@ -85,7 +85,7 @@ def locate(rho: Vector, columns: Columns) -> Region:
     if not rho.any():
         nothing = Mix(np.zeros((0, len(rho)), np.int64), np.zeros(0))
         return Region(rho, 0.0, 0.0, np.zeros_like(rho), (nothing,) * len(columns.counts), columns)
-    # A load so small beside the others that the simplex method takes it for zero counts a little more: the answer stays on the safe side.
+    # The simplex method takes a very small load for zero. Such a load is raised a little, which is on the safe side.
     ray = shoot(columns, np.where(rho > 0, np.maximum(rho, LEAST_LOAD * rho.max()), 0.0))
     if ray.limit == 0:  # some type fits nowhere: its price alone separates, whatever the others cost
         return Region(rho, np.inf, np.inf, ray.prices, (), columns)

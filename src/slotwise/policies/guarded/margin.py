@@ -17,8 +17,8 @@
 | W_l | sum of the weights of these types | servers x jobs |
 
 Service times are learnt. Time is counted in arrivals, so that no clock is needed.
-While a server drains, weights move by about M_l g_l. The margin is the geometric mean of that and of all the weight there is: it grows with the
-queues, so that turns become rare, but more slowly than the queues, so that what is lost between turns becomes negligible.
+While a server drains, weights move by about M_l g_l. The margin is the geometric mean of that and of all weight. It grows with the
+queues, so turns become rare. It grows more slowly than the queues, so the loss between turns becomes negligible.
 """
 
 from __future__ import annotations
