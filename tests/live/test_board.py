@@ -312,7 +312,8 @@ def test_no_page_of_elsewhere_acts_with_a_session(house: House) -> None:
 def test_a_session_has_the_role_of_its_token(house: House, jobs: list[int]) -> None:
     for role, status in (("read", 403), ("submit", 403), ("operate", 200)):
         headers = {"Cookie": f"{cookie_name(HOST['host'])}={logged_in(house, role)}", "X-Slotwise": "1"}
-        assert house.http.get("/v1/me", headers=headers).json()["role"] == role
+        me = house.http.get("/v1/me", headers=headers).json()
+        assert (me["role"], me["offers"]) == (role, ["forecasts", "whatif", "advice"])
         assert house.http.post("/v1/servers/s/resume", headers=headers).status_code == status
     assert house.http.get("/login?code=wrong", follow_redirects=False).headers["location"] == "/#/login?wrong"
     framed = house.http.get("/login?code=x", headers={"Sec-Fetch-Dest": "iframe"}, follow_redirects=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import gzip
 import hashlib
@@ -147,7 +148,7 @@ def routes(house: House) -> APIRouter:
     @router.get("/v1/me")
     async def me(request: Request, caller: Reader) -> Who:
         """Who asks, in which role, and what the service offers."""
-        paths = {getattr(route, "path", "") for route in request.app.routes}
+        paths = (await asyncio.to_thread(request.app.openapi))["paths"]
         return Who(
             role=caller.role, tenant=caller.tenant, offers=[name for name in OPTIONAL if f"/v1/{name}" in paths]
         )
