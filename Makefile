@@ -14,7 +14,7 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/build/bytecode
 $(shell mkdir -p $(MPLCONFIGDIR) $(TMPDIR))
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-compilers test-system kubernetes soak failover lint pins bench docs dist check-wheel lock clean
+.PHONY: help run demo test test-compilers test-system kubernetes soak failover lint pins bench docs dist check-wheel lock clean test-browser test-kubernetes
 
 help: ## this list, with how long it takes on two cores where that was measured
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -39,9 +39,14 @@ test-compilers: $(READY) ## the core on Numba alone and without a compiler
 	SLOTWISE_COMPILER=numba $(BIN)/python -m pytest -n 2 -m core
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n 2 -m core
 
-test-system: $(READY) ## the live scheduler with a real PostgreSQL, Slurm, Chromium and two more users, installed and started here
-	SLOTWISE_KUBERNETES_BUILD=--no-build tools/system/with-postgres tools/system/with-slurm tools/system/with-chromium \
-	    tools/system/with-users tools/system/with-kubernetes $(BIN)/python -m pytest -m system tests/live
+test-system: $(READY) ## the live scheduler with a real PostgreSQL, Slurm and two more users, installed and started here
+	tools/system/with-postgres tools/system/with-slurm tools/system/with-users $(BIN)/python -m pytest -m system tests/live
+
+test-browser: $(READY) ## the dashboard in a real Chromium, installed here
+	tools/system/with-chromium $(BIN)/python -m pytest -m system tests/live/test_browser.py
+
+test-kubernetes: $(READY) ## the engine for Kubernetes with real servers (make kubernetes builds them)
+	SLOTWISE_KUBERNETES_BUILD=--no-build tools/system/with-kubernetes $(BIN)/python -m pytest -m system tests/live/test_kubernetes_real.py
 
 kubernetes: ## etcd, the servers of Kubernetes and KWOK for test-system, built with Go into ~/.cache/slotwise (8 min, once)
 	tools/system/build-kubernetes
