@@ -345,7 +345,7 @@ def test_names_stay_on_narrow_terminals(
 WAITING = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from slotwise.simulation import engines
+from slotwise.simulation.run import engines
 def replicate(task, progress, stopped):
     print("ready", file=sys.stderr, flush=True)
     while not stopped():
@@ -382,7 +382,7 @@ def test_ctrl_c_is_130_and_leaves_nothing(here: Path) -> None:
 PLANNING = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from slotwise.simulation import engines
+from slotwise.simulation.run import engines
 real, servers = engines.replicate, []
 def replicate(task, progress, stopped):
     servers.append(task.scenario.cluster.n_servers)

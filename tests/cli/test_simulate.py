@@ -228,7 +228,7 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 INTERRUPTED = """
 import signal, sys
-from slotwise.simulation import engines
+from slotwise.simulation.run import engines
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a background job of a shell
     signal.signal(signal.SIGINT, signal.default_int_handler)
 real, wanted = engines.replicate, int(sys.argv[1])

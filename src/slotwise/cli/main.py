@@ -178,7 +178,12 @@ def _light(arguments: list[str]) -> Callable[[], int | None] | None:
 
         options = [("--version", "show the version"), *COMPLETION.items()]
         rows = [(name, command.summary) for name, command in COMMANDS.items()]
-        return lambda: print(help_of_commands("slotwise", ABOUT, rows, options, CODES))
+
+        def show_help() -> int:
+            print(help_of_commands("slotwise", ABOUT, rows, options, CODES))
+            return 0 if arguments else BAD_INPUT
+
+        return show_help
     if first == "--version":
         return lambda: print(f"slotwise {__version__}")
     command = COMMANDS.get(first)
