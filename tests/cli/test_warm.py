@@ -76,14 +76,14 @@ def test_an_unknown_policy_is_told() -> None:
 def test_one_line_that_changes_on_a_terminal_and_plain_lines_elsewhere(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    piece = "slotwise.policies.guarded.turning:place"
-    assert name_of(piece) == "guarded.turning.place"
+    piece = "slotwise.policies.guarded.rules:place"
+    assert name_of(piece) == "guarded.rules.place"
     assert name_of("loop") == "loop"
     show(1, 2, piece)
     show(3, 2, "")
-    assert capsys.readouterr().err == "compiling (once): kernel 1 of 2, guarded.turning.place\n"
+    assert capsys.readouterr().err == "compiling (once): kernel 1 of 2, guarded.rules.place\n"
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     show(1, 2, piece)
     show(3, 2, "")
     shown = capsys.readouterr().err
-    assert shown == "\r\033[Kcompiling (once): kernel 1 of 2, guarded.turning.place\r\033[K"
+    assert shown == "\r\033[Kcompiling (once): kernel 1 of 2, guarded.rules.place\r\033[K"

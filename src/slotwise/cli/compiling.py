@@ -10,7 +10,7 @@ from slotwise.simulation.run import ahead
 
 
 def name_of(piece: str) -> str:
-    """A piece as people read it: guarded.turning.place for a function of a policy, loop for a driver."""
+    """A piece as people read it: guarded.rules.place for a function of a policy, loop for a driver."""
     module, colon, function = piece.partition(":")
     below = module.removeprefix("slotwise.").removeprefix("scheduling.").removeprefix("policies.")
     return f"{below}.{function}" if colon else module
