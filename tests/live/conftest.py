@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import os
+import secrets
 import sys
 import threading
 import time
@@ -21,7 +21,6 @@ from slotwise.live.store.protocol import Store
 
 POSTGRES = os.environ.get("SLOTWISE_TEST_POSTGRES", "")
 """the address of a server on which databases may be made, such as postgresql:///postgres?host=/tmp/x"""
-_numbers = itertools.count()
 
 
 def new_database() -> str:
@@ -29,9 +28,8 @@ def new_database() -> str:
     import psycopg
     from psycopg.conninfo import make_conninfo
 
-    name = f"slotwise_{os.getpid()}_{next(_numbers)}"
+    name = f"slotwise_{secrets.token_hex(8)}"  # unique also if this file is imported twice
     with psycopg.connect(POSTGRES, autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
         connection.execute(f"CREATE DATABASE {name}")
     parts = psycopg.conninfo.conninfo_to_dict(make_conninfo(POSTGRES, dbname=name))
     return f"postgresql://{parts.get('user', '')}@/{name}?host={parts['host']}&port={parts.get('port', 5432)}"
