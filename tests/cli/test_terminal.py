@@ -140,12 +140,14 @@ def test_commands_have_examples() -> None:
     assert len(EXAMPLES) > 15
 
 
-# these start a service or talk to one, whichever listens on this machine: never run here (tests/live runs its
-# own)
+# these start a service, talk to the one that listens on this machine, or read its store: never run here (tests/live
+# runs its own)
 LIVE = [
     line
     for line in EXAMPLES
-    if COMMANDS[line.split()[1]].light or COMMANDS[line.split()[1]].module == "slotwise.cli.serve"
+    if COMMANDS[line.split()[1]].light
+    or COMMANDS[line.split()[1]].module == "slotwise.cli.serve"
+    or "--journal" in line
 ]
 ALONE = [line for line in EXAMPLES if line not in LIVE and "DIR" not in line and line != "slotwise reproduce"]
 
