@@ -273,3 +273,7 @@ def test_a_subclass_with_other_hooks_has_no_proof() -> None:
 def test_options_that_would_break_the_proof_are_refused(options: dict[str, float]) -> None:
     with pytest.raises(InputError):
         make_policy("guarded", **options)
+
+
+def test_auto_of_an_earlier_version_is_none() -> None:
+    assert make_policy("guarded", durations="auto").options.durations == "none"

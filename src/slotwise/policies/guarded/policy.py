@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from slotwise.core.contract.claims import Assumption, MaxWeight, Need, PolicyClaim, Unknown
 from slotwise.core.contract.policy import FitOptions, Policy, SolverOptions
@@ -83,6 +83,12 @@ class GuardedOptions(SolverOptions, FitOptions):
         "none",
         description="how long jobs run. none: not used; exact: as each job says (in simulations: the truth); estimate: users' estimates (in simulations: column `estimate` of a trace)",
     )
+
+    @field_validator("durations", mode="before")
+    @classmethod
+    def _read_auto(cls, value: Any) -> Any:
+        """Read `auto`, which stores of version 0.1 may have, as `none`."""
+        return "none" if value == "auto" else value
 
 
 class Guarded(Policy):
