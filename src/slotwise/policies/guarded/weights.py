@@ -8,7 +8,7 @@
 | b | `tightness`: what a job counts for the capacity that it uses, whatever waits | jobs |
 
 Queue length alone serves types with many short jobs and starves the largest type; age alone serves in the order of arrival. The exponents are a compromise:
-with 1/2 and 1/2 the log of NASA has queues 1.3 times as long, with 1 and 0 a job that needs a whole server waits twice as long (docs/research/guarded.md).
+a larger exponent of the age lengthens queues on logs, a smaller one lengthens the waits of jobs that need a whole server (docs/research/guarded.md).
 The term b makes a refill that leaves less capacity idle the heavier one while queues are short.
 """
 
