@@ -1,8 +1,9 @@
 """Against Ciw, on a model that both can express: M/M/20 at 0.9, one queue, first come, first served.
 
-Ciw simulates networks of queues whose servers hold one customer each. A job that takes parts of a server in several resources
-beside other jobs, and a server that changes its configuration with the queues, cannot be said in it, so Table 1 of the paper cannot
-be run there. M/M/20 is twenty servers of size 1 and jobs of size 1 here, and its mean queue is known (Erlang C), which both must find.
+Ciw simulates networks of queues whose servers hold one customer each. Ciw cannot express a job that takes parts of a
+server in several resources beside other jobs, nor a server that changes its configuration with the queues. So Table 1
+of the paper cannot be run there. M/M/20 is twenty servers of size 1 and jobs of size 1 here, and its mean queue is
+known (Erlang C), which both must find.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What one decision costs, and that it does not grow with the cluster.
 
-Table 1 of the paper at 0.89 of its capacity, as a closed loop: a random running job ends, a job of a random type comes, so that
-the number of jobs in the system stays at 0.89 x 5 for each server. No clock and no event heap: this times the core alone,
-through the kernels that the simulator calls. `python -m benchmarks.core` prints a table; goal: at 100,000 servers an
-arrival and a completion cost at most twice what they cost at 1,000.
+Table 1 of the paper at 0.89 of its capacity, as a closed loop: a random running job ends, then a job of a random type
+comes. So the number of jobs in the system stays at 0.89 x 5 for each server. No clock and no event heap: this times the
+core alone, through the kernels that the simulator calls. `python -m benchmarks.core` prints a table; goal: at 100,000
+servers an arrival and a completion cost at most twice what they cost at 1,000.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import numba
 import numpy as np
 
 from slotwise.compiler.whole import WholeCompiler
-from slotwise.core import steps
+from slotwise.core import server_steps, steps
 from slotwise.core.chance import words_of
 from slotwise.core.state import JOB_COLUMNS, SERVER, jobs
 from slotwise.core.store import Store
 from slotwise.model import integers, load_scenario
 from slotwise.packing import Space
 from slotwise.scheduling import Scheduler, make_policy
+from slotwise.simulation.run.agenda import prefetch_job, prefetch_server
 
 SCALES = (1_000, 10_000, 100_000)
 POLICIES = {
@@ -43,9 +44,9 @@ WARM_UP = 2.0  # seconds at most
 def fill(s: Any, n_servers: int, n_jobs: int, rng: Any, shares: Any, join: Any, arrive: Any) -> None:
     """All servers join, then the jobs come."""
     for server in range(n_servers):
-        steps.join(s, server, 0, join)
+        server_steps.join(s, server, 0, join)
     for _ in range(n_jobs):
-        steps.submit(s, np.searchsorted(shares, rng.random()), arrive)
+        steps.submit(s, np.searchsorted(shares, rng.random()), arrive, False)
 
 
 @numba.njit(nogil=True, pipeline_class=WholeCompiler)  # type: ignore[untyped-decorator]
@@ -59,10 +60,10 @@ def churn(s: Any, n_events: int, rng: Any, shares: Any, arrive: Any, complete: A
         while jobs(s)[job, SERVER] < 0:
             job = int(rng.random() * s.max_jobs)
         soon[n % AHEAD] = int(rng.random() * s.max_jobs)
-        steps.expect(s, soon[n % AHEAD])
-        steps.expect_server(s, soon[(n + AHEAD // 2) % AHEAD])
+        prefetch_job(s, soon[n % AHEAD])
+        prefetch_server(s, soon[(n + AHEAD // 2) % AHEAD])
         steps.complete(s, job, complete)
-        steps.submit(s, np.searchsorted(shares, rng.random()), arrive)
+        steps.submit(s, np.searchsorted(shares, rng.random()), arrive, False)
 
 
 def nanoseconds(name: str, n_servers: int) -> tuple[float, int]:
@@ -106,7 +107,7 @@ def nanoseconds(name: str, n_servers: int) -> tuple[float, int]:
 
 @numba.njit(nogil=True, pipeline_class=WholeCompiler)  # type: ignore[untyped-decorator]
 def chase(lines: Any, n: int) -> int:
-    """Reads whose place depends on the one before: what the machine takes for them when nobody looks ahead."""
+    """Return the time of a read whose address depends on the read before, so that the machine cannot look ahead."""
     place = 0
     for _ in range(n):
         place = lines[place, 0]

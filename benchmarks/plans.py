@@ -1,9 +1,10 @@
 """`python -m benchmarks.plans`: do plans hold when they are run again, with other seeds and ten times the length?
 
-Random clusters and types as in `benchmarks.verdicts`, at .7 of what their servers carry, one or two classes, a random target: a p95 or mean wait
-from a tenth of to three mean service times, of all jobs or of one type. `plan` decides on the servers; they are then simulated once
-more, and the plan holds if the figure that the target limits is at most the limit. All that is measured is kept as it comes, and a second call goes on
-where the first one ended.
+Random clusters and types as in `benchmarks.verdicts`, at .7 of what their servers carry, with one or two classes and a
+random target. A target is a p95 or mean wait from a tenth of to three mean service times, of all jobs or of one type.
+`plan` decides on the servers; they are then simulated once more, and the plan holds if the figure that the target
+limits is at most the limit. All that is measured is kept as it comes, and a second call goes on where the first one
+ended.
 """
 
 from __future__ import annotations

@@ -59,8 +59,9 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def compile_elsewhere() -> None:
-    """What is not compiled yet is compiled by another process: one that compiles keeps each kernel on a page of its own and runs a
-    fifth slower than all that come after it and load the kernels from the cache, side by side."""
+    """Kernels that are not compiled yet are compiled by another process. A process that compiles keeps each kernel on a
+    page of its own; it runs a fifth slower than later processes, which load the kernels from the cache, side by
+    side."""
     code = "from benchmarks.simulator import simulated; simulated(20, 1000)"
     subprocess.run([sys.executable, "-c", code], check=True)
 

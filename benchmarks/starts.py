@@ -1,7 +1,7 @@
 """What comes before the first event: compiling, importing, setting up; and what it costs when servers come and go.
 
-First runs are made in a fresh copy of the package with nothing compiled. Whoever has installed a package has the bytecode of all modules, so
-that is made beforehand. `python -m benchmarks starts` prints the rows.
+First runs are made in a fresh copy of the package with nothing compiled. An installed package has the bytecode of all
+modules, so the bytecode is made beforehand. `python -m benchmarks starts` prints the rows.
 """
 
 from __future__ import annotations

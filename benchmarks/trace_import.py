@@ -1,8 +1,8 @@
 """How fast traces come in, in how much memory, and what types waste.
 
-The google2011 import runs in a process of its own on one core (pinned where the system can, Polars held to one
-thread), on the real window where `../shared/traces/google2011` is, else on task events written from the google-like
-generator.
+The google2011 import runs in a process of its own on one core: pinned where the system can, with Polars held to one
+thread. It reads the real window if `../shared/traces/google2011` is there, else task events written from the
+google-like generator.
 """
 
 from __future__ import annotations

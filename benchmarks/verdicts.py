@@ -1,14 +1,15 @@
 """`python -m benchmarks.verdicts`: how often the verdict on stability is wrong, and how often intervals hold.
 
-Random workloads: one to three classes of servers, one or two resources, one to five types whose mean service times differ by up to 100 to 1,
-Poisson or log-normal arrivals. Stable ones have a load of .5 to .98 of the capacity region and a policy that is stable there:
-`guarded`, or, with one type on unit slots, `fifo`. Unstable ones have a load of 1.02 to 1.3, or are
-best-fit's trap, in which it diverges inside the region. Everything else is as `simulate` does it by default, except that the verdict
-is judged from the runs alone: theory, which knows that a load above 1 cannot be carried, is not asked (how long runs are is decided as ever).
+Random workloads: one to three classes of servers, one or two resources, one to five types whose mean service times
+differ by up to 100 to 1, Poisson or log-normal arrivals. Stable ones have a load of .5 to .98 of the capacity region
+and a policy that is stable there: `guarded`, or, with one type on unit slots, `fifo`. Unstable ones have a load of 1.02
+to 1.3, or are best-fit's trap, in which it diverges inside the region. Everything else is as `simulate` does it by
+default, the length of runs included. But the verdict is judged from the runs alone: theory, which knows that a load
+above 1 cannot be carried, is not asked.
 
-Of stable workloads the mean queue and the p95 wait are compared with those of other runs, with other seeds, each seven times as long as one
-of the answer, eight at least. As many are made as it takes to tell, with a confidence of 95 %, on which side of the answer's interval the truth lies, but not more than
-are together `--longer` times as long as the answer.
+Of stable workloads the mean queue and the p95 wait are compared with those of other runs, with other seeds, each seven
+times as long as one of the answer, eight at least. Enough runs are made to tell, with a confidence of 95 %, on which
+side of the answer's interval the truth lies. Together they are at most `--longer` times as long as the answer.
 
 All that is measured is kept in a file as it comes, and a second call goes on where the first one ended.
 """
@@ -38,7 +39,7 @@ from slotwise.simulation.measure.measurements import Measurements
 from slotwise.simulation.result import Result
 from slotwise.simulation.run import sequential
 from slotwise.simulation.run.choice import Choice
-from slotwise.simulation.run.engines import Engine
+from slotwise.simulation.run.engines import Workers
 from slotwise.simulation.run.replication import Task, replicate
 from slotwise.simulation.run.workload import jobs_of
 from slotwise.theory.bounds import NOTHING
@@ -71,7 +72,7 @@ def tables(rng: np.random.Generator, intensity: float, seed: int) -> dict[str, A
         }
         for n in range(rng.integers(1, 6))
     ]
-    for one in types:  # as much work of each, about, so that the long ones do not drown the others
+    for one in types:  # as much work of each, about, so that long jobs do not drown short ones
         one["rate"] /= one["mean_service"]
     law = {"law": "poisson"} if rng.random() < 0.5 else {"law": "lognormal", "sigma": 1.0}
     return {
@@ -137,7 +138,7 @@ def answer(scenario: Scenario, choice: Choice) -> tuple[Task, Result, Stability]
     def result_of(_: int, runs: tuple[Measurements, ...]) -> Result:
         return Result(scenario, choice, task.jobs.types, runs, task.jobs.mean_in_service, NOTHING)
 
-    runs = sequential.run_until_clear([task], Engine(workers=1), None, result_of).runs[0]
+    runs = sequential.run_until_clear([task], Workers(workers=1), None, result_of).runs[0]
     verdict = judge(runs, task.jobs.types, impossible=False, is_trace=False).verdict
     return task, result_of(0, runs), verdict
 
@@ -213,7 +214,7 @@ def coverage(answers: Rows, truths: Rows) -> Iterator[str]:
         held = [one for one in all_ if one is not None]
         if held:
             line = f"95 % intervals of the {name} hold the truth in {np.mean(held):.1%} of {len(held)}"
-            # nearly nobody waits in some: an interval from 0 to 0 proves nothing
+            # in some scenarios nearly no job waits: an interval from 0 to 0 proves nothing
             wide = [
                 one for one, (row, _) in zip(all_, known, strict=True) if one is not None and row[figure][2] > 0
             ]

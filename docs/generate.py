@@ -23,7 +23,7 @@ from slotwise import planning, theory
 from slotwise.cli import waiting
 from slotwise.cli.main import COMMANDS, build
 from slotwise.core.contract.hooks import Hooks
-from slotwise.model import RateProfile, laws, scenario, shipped_scenarios
+from slotwise.model import RateProfile, laws, quotas, scenario, shares, shipped_scenarios
 from slotwise.packing import SOLVERS
 from slotwise.planning import MEANINGS
 from slotwise.policies import POLICIES
@@ -116,6 +116,10 @@ def scenario_page() -> str:
         "[workload]": scenario.Workload,
         "workload.typing": scenario.TypeMaking,
         "workload.profile": RateProfile,
+        "[shares]": shares.Shares,
+        "[[shares.groups]]": shares.Group,
+        "[[shares.tenants]]": shares.Tenant,
+        "[[quotas]]": quotas.Quota,
         "[policy]": scenario.PolicyChoice,
         "[run]": scenario.Run,
     }
@@ -145,7 +149,14 @@ def scenario_page() -> str:
         lines += ["", f"### `{name}`", "", inspect.getdoc(law) or ""]
         if len(law.model_fields) > 1:
             lines += ["", *keys_of(law)]
-    lines += ["", "### a member of `batches`", "", inspect.getdoc(laws.Batch) or "", "", *keys_of(laws.Batch)]
+    lines += [
+        "",
+        "### a member of `batches`",
+        "",
+        inspect.getdoc(laws.BatchKind) or "",
+        "",
+        *keys_of(laws.BatchKind),
+    ]
     return "\n".join(lines)
 
 

@@ -1,9 +1,10 @@
 """Writes what the commands of a page print into the page: `python docs/outputs.py`. A test checks that it is still so.
 
 In README and docs, ```console blocks hold `$ slotwise ...` commands, on the pages of `SHOWING` each followed by what it
-prints; ```python blocks without >>> are run, and a ```toml block that begins with `# name.toml` is that file. Blocks
-of a page run in order in one empty folder. README's run where its reader stands, in a copy of this directory as a clone has it. What
-they print stands in tests/docs/readme.txt, and in README itself in blocks that show an output. Of `$ make ...` only the steps are told: some take long, and one runs the tests.
+prints. ```python blocks without >>> are run. A ```toml block that begins with `# name.toml` is that file. Blocks of a
+page run in order in one empty folder. README's run where its reader stands, in a copy of this directory as a clone has
+it. What they print stands in tests/docs/readme.txt, and in README itself in blocks that show an output. Of `$ make ...`
+only the steps are told: some take long, and one runs the tests.
 
 With names, only those pages: `python docs/outputs.py guides/plan.md`.
 """
@@ -58,7 +59,7 @@ def commands(block: str) -> list[str]:
 
 
 def clone(place: Path) -> None:
-    """What somebody has who cloned this directory and did nothing yet."""
+    """The files of a fresh clone."""
     shutil.copytree(ROOT, place, ignore=NOT_CLONED)
 
 

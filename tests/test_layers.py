@@ -28,6 +28,7 @@ FLOORS = [
     {"planning", "foresee"},
     {"report"},
     {"live", "experiments"},
+    {"shims"},
     {"cli"},
 ]
 FLOOR = {name: floor for floor, names in enumerate(FLOORS) for name in names}

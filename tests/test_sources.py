@@ -59,13 +59,13 @@ def test_a_changed_source_changes_the_stamps_of_what_is_made_from_it(monkeypatch
 
     def look(path: object, known: object) -> dict[str, object]:
         found = real(path, known)  # type: ignore[arg-type]
-        return {**found, "hash": "other"} if str(path).endswith("core/queues.py") else found
+        return {**found, "hash": "other"} if str(path).endswith("core/steps.py") else found
 
     monkeypatch.setattr(sources, "_look", look)
     monkeypatch.setattr(sources, "_write", lambda *_: None)
     after = sources._stamps.__wrapped__()
     changed = {name for name in before if before[name] != after[name]}
-    assert {"slotwise.core.queues", "slotwise.core.steps", "slotwise.policies.paper.slots"} <= changed
+    assert {"slotwise.core.steps", "slotwise.core.server_steps", "slotwise.policies.paper.slots"} <= changed
     assert not {"slotwise.core.state", "slotwise.core.indexes.bitmap", "slotwise.packing.kernels.search"} & changed
 
 

@@ -1,4 +1,4 @@
-"""Follow an arrival and a completion through the source: `python tools/walk.py [--policy NAME] [--source DIR]`.
+"""Follow an arrival and a completion through the source: `python tools/walk.py [--policy NAME]... [--source DIR]`.
 
 Prints, for the median event of a loaded cluster, how many modules take part and how often the walk changes module, then the modules
 in the order in which they are entered. The kernels run as Python for this. `--source` measures another tree, such as an older one.
@@ -77,17 +77,19 @@ def follow(policy: str, root: str) -> dict[str, list[Walk]]:
 def main() -> None:
     """Print the counts, and the median walk of each kind."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--policy", default="guarded")
+    parser.add_argument("--policy", action="append", default=[], metavar="NAME")
     parser.add_argument("--source", type=Path, default=Path(__file__).resolve().parents[1] / "src")
     chosen = parser.parse_args()
+    chosen.source = chosen.source.resolve()
     sys.path.insert(0, str(chosen.source))
     root = str(chosen.source / "slotwise")
-    for kind, walks in follow(chosen.policy, root).items():
-        modules = statistics.median_low(len(walk.order) for walk in walks)
-        changes = statistics.median_low(walk.changes for walk in walks)
-        print(f"{chosen.policy}, median {kind} of {len(walks)}: {modules} modules, {changes} changes of module")
-        median = min((w for w in walks if len(w.order) == modules), key=lambda w: abs(w.changes - changes))
-        print("  " + ", ".join(Path(name).relative_to(root).as_posix() for name in median.order))
+    for policy in chosen.policy or ["guarded"]:
+        for kind, walks in follow(policy, root).items():
+            modules = statistics.median_low(len(walk.order) for walk in walks)
+            changes = statistics.median_low(walk.changes for walk in walks)
+            print(f"{policy}, median {kind} of {len(walks)}: {modules} modules, {changes} changes of module")
+            median = min((w for w in walks if len(w.order) == modules), key=lambda w: abs(w.changes - changes))
+            print("  " + ", ".join(Path(name).relative_to(root).as_posix() for name in median.order))
 
 
 if __name__ == "__main__":

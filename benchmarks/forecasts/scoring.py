@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slotwise.foresee.correction import BANDS, LEVELS, band_of, keys_of
+from slotwise.foresee.correction import BANDS, LEVELS, band_of, sources_of
 from slotwise.foresee.tracking import Tracker
 
 F8 = NDArray[np.float64]
@@ -28,8 +28,18 @@ def pinball(q: F8, y: F8) -> F8:
 
 
 def ours(data: Data) -> F8:
-    """Runs ahead, corrected by what was known when each forecast was made."""
-    return _tracked(data, data["members"])
+    """Runs ahead and recent waits, corrected by what was known when each forecast was made."""
+    return _tracked(data, data["members"], data["waits"], alike=True)
+
+
+def without_forest(data: Data) -> F8:
+    """Runs ahead and recent waits, corrected likewise."""
+    return _tracked(data, data["members"], data["waits"])
+
+
+def corrected(data: Data) -> F8:
+    """Runs ahead alone, corrected likewise."""
+    return _tracked(data, data["members"], np.full_like(data["waits"], np.nan))
 
 
 def raw(data: Data) -> F8:
@@ -39,29 +49,39 @@ def raw(data: Data) -> F8:
 
 def oracle(data: Data) -> F8:
     """Runs ahead with the true durations of the jobs that are there, and drawn arrivals, corrected likewise."""
-    return _tracked(data, data["oracle"])
+    return _tracked(data, data["oracle"], np.full_like(data["waits"], np.nan))
 
 
 def _plain(members: F8) -> F8:
     return np.asarray(np.quantile(np.minimum(members, FAR), TAU, axis=1, method="weibull").T)
 
 
-def _tracked(data: Data, members: F8) -> F8:
-    tracker = Tracker()
+def _tracked(data: Data, members: F8, waits: F8, alike: bool = False) -> F8:
+    """Correct the runs of each origin by the outcomes that were known by then; the jobs beside the scored ones teach, too."""
+    tracker, started, types = Tracker(), data["started"], data["types"][data["job_type"]]
     order = np.argsort(data["now"], kind="stable")
-    starts = sorted({(float(data["now"][at] + data["actual"][at]), int(data["job"][at])) for at in order})
+    jobs = {int(job) for job in (*data["job"], *data["beside_job"].ravel()) if job >= 0}
+    starts = sorted((float(started[job]), job) for job in jobs if np.isfinite(started[job]))
     out, next_start = np.empty((len(order), len(TAU))), 0
-    medians = np.median(np.minimum(members, FAR), axis=1)
     for at in order:
-        now = float(data["now"][at])
+        now, job = float(data["now"][at]), int(data["job"][at])
         while next_start < len(starts) and starts[next_start][0] <= now:
             tracker.started(starts[next_start][1], starts[next_start][0])
             next_start += 1
         tracker.advance(now)
-        name = str(data["type"][at])
-        q = tracker.correction.quantiles(members[at][:, None], [keys_of(name, medians[at])])[:, 0]
-        out[at] = np.minimum(q, FAR)
-        tracker.add(int(data["job"][at]), now, q, name, float(medians[at]))
+        beside = data["beside"][at] if members is data["members"] else data["beside"][at][:0]
+        told = ~np.isnan(beside).any(axis=1)
+        rows = np.concatenate([members[at][None, :], beside[told]]) if told.any() else members[at][None, :]
+        named = [job, *data["beside_job"][at][: len(beside)][told].tolist()]
+        kinds, medians = [str(types[one]) for one in named], np.median(np.minimum(rows, FAR), axis=1)
+        asked = np.flatnonzero([True, *told])
+        known = data["known"][at][asked]
+        forest = tracker.forest(now) if alike else None
+        sources = sources_of(rows.T, waits[at][asked], None if forest is None else forest.curves(known))
+        q = tracker.correction(now).quantiles(sources, kinds, medians)
+        out[at] = np.minimum(q[:, 0], FAR)
+        for place, curves in enumerate(sources):
+            tracker.add(named[place], now, q[:, place], kinds[place], float(medians[place]), curves, known[place])
     return out
 
 
@@ -114,7 +134,9 @@ def by_boosting(data: Data) -> F8:
 
 
 METHODS: dict[str, Callable[[Data], F8]] = {
-    "runs ahead, corrected": ours,
+    "all sources, corrected": ours,
+    "runs and recent waits, corrected": without_forest,
+    "runs ahead, corrected": corrected,
     "runs ahead, not corrected": raw,
     "queue position": by_position,
     "recent waits": by_recent_waits,
@@ -122,8 +144,8 @@ METHODS: dict[str, Callable[[Data], F8]] = {
     "gradient boosting": by_boosting,
     "oracle": oracle,
 }
-OURS, FLOOR = "runs ahead, corrected", "oracle"
-RIVALS = [name for name in METHODS if name not in (OURS, FLOOR, "runs ahead, not corrected")]
+OURS, FLOOR = "all sources, corrected", "oracle"
+RIVALS = [name for name in METHODS if name not in (OURS, FLOOR) and not name.startswith("runs ")]
 
 
 def inside(q: F8, y: F8) -> NDArray[np.bool_]:

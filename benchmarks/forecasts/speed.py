@@ -6,9 +6,12 @@ import time
 
 import numpy as np
 
-from slotwise.foresee.correction import Correction, keys_of
+from slotwise.foresee.correction import sources_of
 from slotwise.foresee.ensemble import Outlook, ensemble
-from slotwise.foresee.history import History
+from slotwise.foresee.features import F4, features
+from slotwise.foresee.history import F8, History
+from slotwise.foresee.recent import RecentWaits
+from slotwise.foresee.tracking import REMEMBERED, Tracker
 from slotwise.model import Cluster, JobType, ServerClass
 from slotwise.scheduling import Scheduler
 from slotwise.scheduling.events import Submit
@@ -40,21 +43,40 @@ def crowded() -> tuple[Situation, History]:
     return core.situation(), history
 
 
+def learnt(sources: F8, known: F4) -> Tracker:
+    """Return a tracker that knows as many outcomes as it remembers."""
+    rng, tracker = np.random.default_rng(2), Tracker()
+    for n in range(REMEMBERED):
+        at = int(rng.integers(len(sources)))
+        tracker.remember(float(n), float(rng.exponential(MEAN)), f"t{n % 4}", MEAN, sources[at], known[at])
+    return tracker
+
+
 def main() -> None:
-    """Measure twice: the first time compiles."""
+    """Measure three times: the first time compiles, and the second grows the forest."""
     situation, history = crowded()
-    for _ in range(2):
+    tracker = Tracker()
+    for turn in ("compiling", "with a new forest", "with the forest of before"):
         began, used = time.monotonic(), time.process_time()
         outlook = Outlook(situation, history)
         ready = time.process_time() - used
         made = ensemble(outlook, 32, budget=1.2)
         kinds = [situation.types[j].name for j in situation.waiting.type]
         medians = np.median(made.starts, axis=0)
-        Correction().quantiles(made.starts, [keys_of(k, float(m)) for k, m in zip(kinds, medians, strict=True)])
+        age = situation.now - np.array(situation.waiting.submitted)
+        waits = RecentWaits(outlook.history).curves(outlook.history_type[: len(age)], age)
+        sources = sources_of(made.starts, waits)
+        known = features(outlook, sources)
+        forest = tracker.forest(situation.now)
+        if forest is not None:
+            sources[:, 2] = forest.curves(known)
+        tracker.correction(situation.now).quantiles(sources, kinds, medians)
         print(
-            f"{len(situation.waiting.job):,} waiting, {len(situation.running.job):,} running on {SERVERS:,} servers: "
+            f"{turn}: {len(situation.waiting.job):,} waiting, {len(situation.running.job):,} running on {SERVERS:,} servers: "
             f"{time.monotonic() - began:.2f} s, {time.process_time() - used:.2f} s of CPU ({ready:.2f} s to lay out), {len(made.starts)} runs"
         )
+        if turn == "compiling":
+            tracker = learnt(sources, known)
 
 
 if __name__ == "__main__":

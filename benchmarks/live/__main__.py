@@ -1,11 +1,11 @@
-"""`python -m benchmarks.live [startup] [short] [load]`, or `hostile`: the live service, beside other tools in the same run."""
+"""`python -m benchmarks.live [startup] [short] [load] [sizes]`, or `hostile`: the live service, beside other tools in the same run."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
 
-PARTS = ("startup", "short", "load")
+PARTS = ("startup", "short", "load", "sizes")
 
 
 def main() -> int:

@@ -1,8 +1,8 @@
-"""What dashboards cost: ten open streams beside a busy service, the size of the first load, and the time to draw 10,000 servers.
+"""What dashboards and forecasts cost: ten open streams beside a busy service, forecasts of 10,000 waiting jobs, the first load, and drawing 10,000 servers.
 
-    tools/system/with-chromium python -m benchmarks.live.dashboard [--servers 1000] [--pages 10] [--rate 200] [--seconds 20]
+    tools/system/with-chromium python -m benchmarks.live.dashboard [--servers 1000] [--pages 10] [--rate 200] [--seconds 20] [--waiting 10000]
 
-Decisions are measured in turns, without and with open streams, in one run of one service; the ratio of their 99th percentiles is what counts.
+Decisions are measured in turns, without and with open streams (or forecasts), in one run of one service. The ratio of their 99th percentiles is what counts.
 Traffic is what each stream receives. The browser part is left out where there is no Chromium.
 """
 
@@ -185,6 +185,72 @@ def streams(servers: int, pages: int, rate: float, seconds: float, turns: int) -
     }
 
 
+class Asker(threading.Thread):
+    """A client that asks for all forecasts again and again."""
+
+    def __init__(self, service: Service) -> None:
+        super().__init__(daemon=True)
+        self.service, self.over = service, threading.Event()
+        self.answers: list[dict[str, Any]] = []
+
+    def run(self) -> None:
+        while not self.over.wait(0.2):
+            self.answers.append(json.load(self.service.request("/v1/forecasts?limit=1")))
+
+
+def _first_forecast(service: Service) -> None:
+    """Wait for the first look ahead: its process starts, follows the journal and compiles."""
+    end = time.monotonic() + 300
+    while not json.load(service.request("/v1/forecasts?limit=1")).get("runs"):
+        if time.monotonic() > end:
+            sys.exit("no forecast within five minutes")
+        time.sleep(1.0)
+
+
+def foreseeing(servers: int, waiting: int, rate: float, seconds: float, turns: int) -> dict[str, Any]:
+    """Measure decisions without and with forecasts of many waiting jobs, in turns."""
+    with tempfile.TemporaryDirectory() as name:
+        service = Service(Path(name), servers, rate)
+        load = Load(service, rate / 2)
+        load.start()
+        found: dict[str, list[Turn]] = {"without": [], "with": []}
+        answers: list[dict[str, Any]] = []
+        try:
+            time.sleep(seconds)  # jobs must have completed before anything is said
+            needs = {"argv": ["x"], "type": "large", "array": f"1-{waiting + 4 * servers}"}
+            service.request("/v1/jobs", needs).read()
+            _first_forecast(service)
+            for _ in range(turns):
+                before = service.buckets()
+                time.sleep(seconds)
+                found["without"].append(quantile(before, service.buckets()))
+                asker, before = Asker(service), service.buckets()
+                asker.start()
+                time.sleep(seconds)
+                found["with"].append(quantile(before, service.buckets()))
+                asker.over.set()
+                asker.join(30)
+                answers += asker.answers
+        finally:
+            load.over.set()
+            load.join(10)
+            service.close()
+    without, beside = ([turn.p99 for turn in found[name]] for name in ("without", "with"))
+    told = [answer for answer in answers if answer.get("runs")]
+    return {
+        "servers": servers,
+        "waiting": max((sum(queue["waiting"] for queue in answer["queues"]) for answer in told), default=0),
+        "p99_ms_without": 1000 * sum(without) / turns,
+        "p99_ms_with": 1000 * sum(beside) / turns,
+        "ratio": sum(beside) / sum(without),
+        "ratios": [round(a / b, 3) for a, b in zip(beside, without, strict=True)],
+        "answers": len(answers),
+        "looks_ahead": len({answer["refreshed"] for answer in told}),
+        "seconds_of_runs": max((answer["seconds"] for answer in told), default=None),
+        "runs": min((answer["runs"] for answer in told), default=None),
+    }
+
+
 def drawing(servers: int) -> dict[str, Any] | None:
     """Measure the first load and the drawing of many servers in Chromium."""
     browser = os.environ.get("SLOTWISE_TEST_BROWSER")
@@ -232,11 +298,15 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=200.0, help="events a second: half of them arrivals")
     parser.add_argument("--seconds", type=float, default=20.0, help="of each turn")
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--waiting", type=int, default=10_000, help="jobs to forecast; 0: leave forecasts out")
     parser.add_argument("--draw", type=int, default=10_000, help="servers to draw; 0: leave the browser out")
     given = parser.parse_args()
     drawn = drawing(given.draw) if given.draw else None
     found = streams(given.servers, given.pages, given.rate, given.seconds, given.turns) if given.pages else None
-    print(json.dumps({"streams": found, "drawing": drawn}, indent=1))
+    ahead = None
+    if given.waiting:
+        ahead = foreseeing(given.servers, given.waiting, given.rate, given.seconds, given.turns)
+    print(json.dumps({"streams": found, "forecasts": ahead, "drawing": drawn}, indent=1))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,8 @@ import numpy as np
 from benchmarks.live.running import served
 from slotwise.live.engines.protocol import Ended, ServerUp
 from slotwise.live.engines.simulated import SimulatedEngine, exponential
-from slotwise.live.ledger import Ledger, NewJob
+from slotwise.live.ledger import Ledger
+from slotwise.live.newjob import NewJob
 from slotwise.live.restart import Setup, load
 from slotwise.live.retention import Retention
 from slotwise.live.service import Service

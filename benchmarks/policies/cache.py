@@ -1,8 +1,8 @@
 """Results that are known already: one small file for each scenario and policy, under build/policies.
 
-A result is kept under a name made of the scenario, its length, the policy with its options, and the code that matters: the scenarios' own,
-the simulator's, the scheduler's core, and of the policies only the modules that this one is made of. So a change to one policy makes only
-its own results void.
+A result is kept under a name made of the scenario, its length, the policy with its options, and the code that matters.
+That is the scenarios' own code, the simulator's, the scheduler's core, and of the policies only the modules that this
+policy is made of. So a change to one policy makes only its own results void.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SOURCE = ROOT / "src" / "slotwise"
 POLICIES = SOURCE / "policies"
 KEPT = ROOT / "build" / "policies"
 MATTERS = ("compiler", "core", "model", "packing", "scheduling", "simulation", "workloads")
-SCENARIOS = ("suite.py", "families.py", "traces.py", "running.py")
+SCENARIOS = ("suite.py", "families.py", "reality.py", "traces.py", "running.py")
 OWN = re.compile(r"slotwise\.policies\.(\w+)")
 
 

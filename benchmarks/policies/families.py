@@ -13,8 +13,9 @@
 | mixed | one to three resources, 1 to 4 or 20 to 100 servers, mean service times 10^U(-2, 1.5) by type, intensity .85 to .96 |
 | real | real logs beside the project at loads of .80, .86, .90 and .95, with the types that a user gets by default |
 
-Four parts. `tune` and `wide`: what changes to a policy may be tried on; `wide` has many seeds of the made-up families and nothing else, since a fault that one scenario in thirty
-has does not show in twelve. `decide`: other seeds; a change stays if it holds there. `last`: again other seeds; looked at once, before a release.
+Four parts. `tune` and `wide`: what changes to a policy may be tried on. `wide` has many seeds of the made-up families
+and nothing else: a fault that one scenario in thirty has does not show in twelve. `decide`: other seeds; a change stays
+if it holds there. `last`: again other seeds; looked at once, before a release.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.policies import traces
+from benchmarks.policies import reality, traces
 from benchmarks.policies.suite import Entry, labelled_scenario, random_scenario
 from slotwise.model import Scenario, TypeMaking, parse_scenario
 from slotwise.workloads.hpc import hpc_like
@@ -239,33 +240,13 @@ def log(name: str, load: float, types: str) -> Scenario:
     return traces.scenario(str(out), [(1, {"cpu": processors})], making=TYPES[types])
 
 
-MACHINES = {
-    "kth": ("kth_sp2/KTH-SP2.swf.gz", 100.0),
-    "nasa": ("nasa_ipsc1993/NASA-iPSC-1993-3.1-cln.swf.gz", 128.0),
-    "atlas": ("llnl_atlas/LLNL-Atlas.swf.gz", 9216.0),
-    "blue": ("sdsc_blue/SDSC-BLUE-fortnights.swf.gz", 1152.0),
-    "curie": ("cea_curie/CEA-Curie-sample.swf.gz", 93312.0),
-}
-
-
 def _real(part: str) -> Iterator[Entry]:
-    for name, (path, _) in MACHINES.items():
-        if not (traces.SHARED / path).exists():
+    for name in reality.MACHINES:
+        if not reality.is_there(name):
             print(f"{name} is not beside the project: skipped", file=sys.stderr)
             continue
         for load in REAL_LOADS[part]:
-            yield Entry(f"real-{name}-{load}", partial(real, name, load), "real", runs=1)
-
-
-def real(name: str, load: float) -> Scenario:
-    """A real log on its machine at this load, with default types; jobs that are too large are left out."""
-    path, processors = MACHINES[name]
-    trace, _ = import_trace("swf", [traces.SHARED / path], skip_bad=True)
-    trace = trace.with_frame(trace.frame.filter(trace.demands()[:, 0] <= processors), "jobs that fit")
-    now = float(trace.duration @ trace.demands()[:, 0]) / (processors * trace.span)
-    out = _place(f"real-{name}-{load}")
-    write_trace(scale(trace, now / load), out)
-    return traces.scenario(str(out), [(1, {"cpu": processors})], typing="waste-bounded")
+            yield from reality.entries(name, load, reality.QUICK_NEAR)
 
 
 # -- traces of clouds ---------------------------------------------------------------------------------------------

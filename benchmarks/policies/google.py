@@ -1,8 +1,9 @@
 """`python -m benchmarks.policies --google`: how many servers the Google window needs for the same mean wait.
 
-Each policy gets the fewest unit servers with which the mean wait, that of jobs still waiting at the end included, is at most the
-target: bisection, each number of servers run once on the whole window. `algorithm1` reserves what the paper's rounded types
-ask for, with the paper's parameters for this trace and with the defaults; the others pack what jobs really ask for.
+Each policy gets the fewest unit servers with which the mean wait is at most the target; the waits of jobs still waiting
+at the end count. The number is found by bisection, each number of servers run once on the whole window. `algorithm1`
+reserves what the paper's rounded types ask for, with the paper's parameters for this trace and with the defaults; all
+other policies pack what jobs really ask for.
 """
 
 from __future__ import annotations

@@ -4,11 +4,12 @@ All policies see the same arrivals and service times, so ratios are far more cer
 compared only where the policy's queue is stable. Where the verdict on drift is in doubt, for the first policy or one that
 may be the best, the scenario is run again, LONGER times as long; what is in doubt then is marked.
 
-A trace is one day: its queue rises and falls with the arrivals, and no drift can be told from that. There is
-no verdict; all policies are compared, by all the waiting that there was, that of jobs still waiting at the end included. Quantiles of
-waits come from a second run, which goes on after the last arrival until all are served: else a job that came just before the end
-would count as one that waits for ever. The jobs are the same in all runs, but policies that draw lots draw others; of a type of few jobs one
-run says little (under algorithm1 the p99 of 42 jobs of alibaba2017 is 0 in one and 42,000 s in another).
+A trace is one day: its queue rises and falls with the arrivals, and no drift can be told from that. There is no
+verdict; all policies are compared, by all the waiting that there was, that of jobs still waiting at the end included.
+Quantiles of waits come from a second run, which goes on after the last arrival until all jobs are served. Otherwise a
+job that came just before the end would count as one that waits for ever. The jobs are the same in all runs, but
+policies that draw lots draw other lots. So one run says little about a type of few jobs: under algorithm1 the p99 of 42
+jobs of alibaba2017 is 0 in one run and 42,000 s in another.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ POLICIES = (
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "guarded-durations": ("guarded", {"durations": "exact"}),
     "easy-estimates": ("easy-backfill", {"durations": "estimate"}),
+    "guarded-blind": ("guarded", {"durations": "none"}),
 }
 # run only where jobs bring users' estimates
 ON_ESTIMATES = ("easy-estimates",)
@@ -74,7 +76,7 @@ MOST_TYPES = {"g16": 64, "nmsr": 400}
 # families on which policies are not run: with types that differ a thousand times EASY takes more than five
 # minutes a scenario
 TOO_SLOW = {"means": ("easy-backfill",)}
-SERVED_WITHIN = 10.0  # times as long as jobs arrive: who has not started by then counts as waiting for ever
+SERVED_WITHIN = 10.0  # times as long as jobs arrive: a job that has not started by then counts as waiting for ever
 SMALL, SLACK = 5.0, 2.0  # queues under SMALL are compared with SLACK allowed
 LONGER, ROUNDS = 4, 1  # runs in doubt are made so many times as long, so often
 CONTENDER = 3.0  # a policy with at most so many times the best queue may be the best
@@ -91,11 +93,11 @@ class Figures:
     """a longer run might say otherwise"""
     mean_queue: float
     mean_wait: float
-    """of all that arrived after the warm-up, by Little's law, those who still wait at the end included"""
+    """of all that arrived after the warm-up, by Little's law, jobs that still wait at the end included"""
     p99_wait: float
     p999_wait: float
     longest_wait: float
-    """those who still wait at the end included"""
+    """of all jobs, those still waiting at the end included"""
     p99_by_type: tuple[float, ...]
     p999_by_type: tuple[float, ...]
     longest_by_type: tuple[float, ...]
@@ -284,7 +286,7 @@ def figures_of(
 
 
 def longest_of(runs: Sequence[Measurements], types: list[int]) -> float:
-    """The longest wait of these types, those who still wait at the end included."""
+    """Return the longest wait of these types, jobs that still wait at the end included."""
     return max((float(m.wait_sums[types, LARGEST].max(initial=0.0)) for m in runs), default=0.0)
 
 

@@ -18,11 +18,11 @@ from slotwise.model import Scenario, load_scenario, parse_scenario
 from slotwise.simulation.run.workload import jobs_of
 
 RANDOM = range(1000, 1030)
-# seeds of the search: best-fit diverges on 20033 and 20043, first-fit on 20026, m14 or algorithm1 on the others
+# seeds of the search: best-fit diverges on 20033 and 20043, first-fit on 20026, m14 or algorithm1 on all other seeds
 FOUND = (20009, 20021, 20023, 20026, 20033, 20036, 20043, 20052)
-# A run lasts at least so many times the longest mean service time of a type, unless that makes it more than so
-# many times as long: where jobs of one type run a thousand times as long as others, a million events are over
-# before a few of them have ended.
+# A run lasts at least so many times the longest mean service time of a type, unless that makes it more than so many
+# times as long. If jobs of one type run a thousand times as long as others, a million events are over before a few of
+# them have ended.
 SERVICES, MOST_LONGER = 500.0, 32
 USUAL = 1_000_000  # events of a run
 TRACE_RUNS = 8  # of the same jobs, with other lots drawn by the policies that draw any
@@ -228,7 +228,7 @@ def unlike_servers() -> Scenario:
 
 
 def suite(held_out: bool = False, labelled: bool = False) -> list[Entry]:
-    """All of it; or what nobody tuned on; or clusters with labels."""
+    """All of it; or the scenarios that no policy was tuned on; or clusters with labels."""
     if labelled:
         return [Entry(f"labelled-{seed}", partial(labelled_scenario, seed), "labelled") for seed in LABELLED]
     fixed = [] if held_out else [*paper(), *traps(), *laws()]

@@ -1,4 +1,4 @@
-"""Writing files: all or nothing, and never over what somebody else put there.
+"""Writing files: all or nothing, and never over a file that is not ours.
 
 A file is written beside its place and moved there when it is whole: a full disk, an error or Ctrl-C leaves what was
 there before. A folder of results has a list of its files in `.slotwise`; only those are ever written over.
@@ -42,7 +42,8 @@ def whole(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def told(path: Path) -> Iterator[None]:
-    """What goes wrong with the disk in this block is told in a line, whoever notices it: Polars raises errors of its own."""
+    """Raise a one-line error if the disk fails in this block. Errors of the disk that Polars raises are recognised,
+    too."""
     try:
         yield
     except Exception as problem:

@@ -7,7 +7,7 @@ from benchmarks.policies import cache
 
 def test_a_policy_is_made_of_its_own_modules_and_those_that_it_imports() -> None:
     found = {path.relative_to(cache.POLICIES).as_posix() for path in cache.modules_of("guarded")}
-    assert {"guarded/rules.py", "guarded/margin.py", "fit/fitting.py"} <= found
+    assert {"guarded/rules.py", "guarded/margin.py", "backfill/reservation.py"} <= found
     assert "paper/algorithm1.py" not in found
 
 

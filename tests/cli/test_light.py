@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import typer
 
-from slotwise.cli.light import Argument, Command, Group, Option, call, help_of, parse, whole
+from slotwise.cli.light import Argument, CommandGroup, LightCommand, Option, call, help_of, parse, whole
 from slotwise.cli.main import COMMANDS, build
 from slotwise.errors import InputError
 
@@ -22,7 +22,7 @@ def target(name: str) -> Any:
     return getattr(module, COMMANDS[name].name)
 
 
-ONE = Command(
+ONE = LightCommand(
     lambda **values: values and 0,
     "Do it.",
     (
@@ -74,7 +74,7 @@ def test_mistakes(words: list[str], said: str) -> None:
 
 
 def test_commands_below(capsys: pytest.CaptureFixture[str]) -> None:
-    group = Group("Two.", {"one": ONE})
+    group = CommandGroup("Two.", {"one": ONE})
     assert call(group, "slotwise two", []) == 2
     assert call(group, "slotwise two", ["one", "--help"]) == 0
     assert "Usage: slotwise two one [OPTIONS] -- ARGV..." in capsys.readouterr().out
@@ -82,8 +82,8 @@ def test_commands_below(capsys: pytest.CaptureFixture[str]) -> None:
         call(group, "slotwise two", ["on"])
 
 
-def leaves(one: Any, shown: Any) -> list[tuple[Command, Any]]:
-    if isinstance(one, Command):
+def leaves(one: Any, shown: Any) -> list[tuple[LightCommand, Any]]:
+    if isinstance(one, LightCommand):
         return [(one, shown)]
     return [pair for name, inner in one.commands.items() for pair in leaves(inner, shown.commands[name])]
 

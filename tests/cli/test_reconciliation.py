@@ -1,5 +1,5 @@
-"""One trace of 18 minutes with jobs of 29, 400 servers: `trace summary`, `capacity`, `simulate` and `plan` each give another number, and each says how it
-goes together with the others."""
+"""One trace of 18 minutes with jobs of 29, 400 servers: `trace summary`, `capacity`, `simulate` and `plan` each give
+another number, and each says how it goes together with the rest."""
 
 from __future__ import annotations
 

@@ -202,14 +202,14 @@ def test_a_policy_that_fails_is_exit_code_1(capsys: pytest.CaptureFixture[str], 
     """A user's policy that starts what does not wait: the run ends with an error, not with wrong figures."""
     path = tmp_path / "mine.py"
     path.write_text(
-        "from slotwise import Policy\nfrom slotwise.core.moves import start\n"
+        "from slotwise import Policy\nfrom slotwise.core.steps import start\n"
         "class Greedy(Policy):\n    name = 'greedy'\n    keeps = frozenset({'free'})\n"
         "    @staticmethod\n    def arrive(s, j, i):\n        start(s, j, 0)\n        start(s, j, 0)\n"
     )
     code, out, err = called(capsys, "simulate", "example1", "-p", f"{path}:Greedy", *QUICK)
     assert code == 1
     assert out == ""
-    assert err.splitlines()[-1] == "slotwise: policy greedy wanted to start a job of a type of which nobody waits"
+    assert err.splitlines()[-1] == "slotwise: policy greedy wanted to start a job of a type that has no waiting job"
 
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:

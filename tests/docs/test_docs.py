@@ -15,7 +15,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-SHOWN_ELSEWHERE = {"own-policy.md"}  # tests/scheduling/test_own_policy.py runs its code
+# tests/live/test_libvirt_real.py, tests/live/test_workflows.py and tests/scheduling/test_own_policy.py run them
+SHOWN_ELSEWHERE = {"libvirt.md", "workflows.md", "usage.md", "own-policy.md"}
 
 
 def program(name: str) -> ModuleType:
@@ -68,6 +69,12 @@ RUN_ELSEWHERE = {
     "pip install .": "docs/guides/install.md",
     "slotwise trace import": "docs/guides/own-trace.md",
     "slotwise serve": "docs/guides/serve.md",
+    "slotwise serve --local": "tests/docs/newcomer.txt",
+    "slotwise serve --demo": "docs/guides/dashboard.md",
+    "slotwise open": "docs/guides/dashboard.md",
+    "slotwise submit --wait -- echo hello": "tests/docs/newcomer.txt",
+    "slotwise submit --array 1-100 --needs cpu=1,memory=100M --time 1h -- ./one.sh": "tests/docs/newcomer.txt",
+    "slotwise status": "tests/docs/newcomer.txt",
     "slotwise warm": "docs/guides/install.md",
     "python docs/figures/draw.py": "docs/figures/draw.py",
 }

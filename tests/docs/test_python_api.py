@@ -1,4 +1,4 @@
-"""What somebody meets who types `slotwise.` in a notebook."""
+"""What a user meets who types `slotwise.` in a notebook."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from slotwise.experiments.experiment import Order
 from slotwise.experiments.points import Points
 from slotwise.experiments.reproduce import EXPERIMENTS, chosen, reproduce
 from slotwise.experiments.settings import FULL, SHOWN, Scale, changed, table1
-from slotwise.experiments.sweep import Cell, sweep
+from slotwise.experiments.sweep import SweepCell, sweep
 from slotwise.experiments.traces import offered_load, scenario_of, srpt_bound, window_of
 from slotwise.policies import POLICIES, make_policy
 from slotwise.report.blocks import Figure, Section, Table
@@ -50,7 +50,7 @@ def test_the_scale_is_the_papers() -> None:
 
 def test_sweep_is_simulate_whatever_the_workers() -> None:
     cells = [
-        Cell(
+        SweepCell(
             changed(table1(20, 0.85), run=SMALL.run(policy)), policy, {"z": 0.02} if policy == "algorithm1" else {}
         )
         for policy in ("algorithm1", "best-fit")
@@ -73,7 +73,7 @@ def test_on_a_trace_a_policy_that_draws_nothing_is_run_once() -> None:
     jobs = jobs_of_trace(trace, first.cluster, first.workload.typing)
     heard: list[float] = []
     cells = [
-        Cell(scenario_of(6, trace, order, name), name, jobs=jobs) for name in ("best-fit", "g16", "algorithm1")
+        SweepCell(scenario_of(6, trace, order, name), name, jobs=jobs) for name in ("best-fit", "g16", "algorithm1")
     ]
     results = sweep(cells, heard.append)
     assert [len(result.runs) for result in results] == [3 if result.runs[0].drew else 1 for result in results]
@@ -94,7 +94,7 @@ def test_what_is_shown_is_compiled_ahead(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_sweep_sees_mistakes_first() -> None:
     with pytest.raises(InputError, match="unknown option"):
-        sweep([Cell(table1(20, 0.8), "algorithm1", {"bb": 1})])
+        sweep([SweepCell(table1(20, 0.8), "algorithm1", {"bb": 1})])
 
 
 def test_swings() -> None:
@@ -141,7 +141,7 @@ def test_google_bound_is_below_every_policy() -> None:
     servers = round(0.5 * offered_load(jobs))
     bound = srpt_bound(trace, servers, 0.25)
     assert bound.mean_queue > 0
-    cells = [Cell(scenario_of(servers, trace, order), policy, jobs=jobs) for policy in SHOWN]
+    cells = [SweepCell(scenario_of(servers, trace, order), policy, jobs=jobs) for policy in SHOWN]
     assert all(point.mean >= bound.mean_queue for point in Points.of(cells, sweep(cells)).all)
 
 

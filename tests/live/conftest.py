@@ -19,8 +19,8 @@ from slotwise.live.loop import Loop
 from slotwise.live.store import open_store
 from slotwise.live.store.protocol import Store
 
+# Address of a server on which databases may be made, such as postgresql:///postgres?host=/tmp/x.
 POSTGRES = os.environ.get("SLOTWISE_TEST_POSTGRES", "")
-"""the address of a server on which databases may be made, such as postgresql:///postgres?host=/tmp/x"""
 
 
 def new_database() -> str:

@@ -1,13 +1,16 @@
 """Two services on one PostgreSQL, each through a proxy that cuts, delays and heals, and clients that submit with and without keys.
 
-`make failover SCHEDULES=10000` runs random schedules; one is a list of steps drawn from a seed. After each, with everything healed:
+`make failover SCHEDULES=10000` runs random schedules; one is a list of steps drawn from a seed. The steps of half of them are single ones: a
+submission, or a change of one proxy. The other half also has steps in which a standby takes over from a writer that holds a job. After each
+schedule, with everything healed:
 - a job whose number a client was told is in the store under that number, with the client's content;
 - a job with a key is there once, whatever its client had to repeat; one without a key at most once;
 - a job that was refused at once is not there;
 - every execution is of a recorded placement, with that job's content, and none happened twice;
 - the journal replays.
 
-`--defect` puts the unfenced look at the store back by which a repeated commit took another service's rows for its own.
+`--defect` puts the unfenced look at the store back by which a repeated commit took another service's rows for its own. `--single` runs
+schedules of single steps only.
 """
 
 from __future__ import annotations
@@ -38,8 +41,8 @@ from slotwise.errors import SlotwiseError
 from slotwise.live import loop as loop_module
 from slotwise.live.engines.protocol import ServerUp, Start
 from slotwise.live.engines.simulated import SimulatedEngine, deeds, exponential
-from slotwise.live.ledger import NewJob
 from slotwise.live.loop import Loop
+from slotwise.live.newjob import NewJob
 from slotwise.live.replay import replay
 from slotwise.live.restart import Setup
 from slotwise.live.service import Service
@@ -269,8 +272,9 @@ class Asked(NamedTuple):
 class Run:
     """One schedule."""
 
-    def __init__(self, seed: int, postgres_address: str) -> None:
+    def __init__(self, seed: int, postgres_address: str, *, single: bool = False) -> None:
         self.seed, self.chance = seed, random.Random(seed)
+        self._single = single or seed % 2 == 0
         self.folder = Path(tempfile.mkdtemp(prefix="failover"))
         self.ending = threading.Event()
         self.told: list[tuple[int, int, str]] = []
@@ -310,7 +314,7 @@ class Run:
         """Carry the steps out; then heal, and wait for what clients with keys still want."""
         with ThreadPoolExecutor(12) as clients:
             pending = []
-            for n in range(self.chance.randrange(4, 12)):
+            for n in range(self.chance.randrange(6, 16) if self._single else self.chance.randrange(4, 12)):
                 kind = self.chance.random()
                 node = self.chance.randrange(2)
 
@@ -318,6 +322,13 @@ class Run:
                     key = f"k{name}" if self.chance.random() < 0.5 else None
                     pending.append(clients.submit(self._ask, name, key, node))
 
+                if self._single:
+                    if kind < 0.6:
+                        submit(f"j{n}", node)
+                    else:
+                        self._disturb(self.proxies[node])
+                    time.sleep(self.chance.choice((0.0, 0.02, 0.1, LEASE, 2 * LEASE)))
+                    continue
                 if kind < 0.45:
                     submit(f"j{n}", node)
                 elif kind < 0.75:
@@ -461,9 +472,9 @@ class Run:
                 raise node.failure
 
 
-def run_schedule(seed: int, address: str) -> list[str]:
+def run_schedule(seed: int, address: str, *, single: bool = False) -> list[str]:
     """Run one schedule; what did not hold."""
-    run = Run(seed, address)
+    run = Run(seed, address, single=single)
     try:
         run.play()
         run.ending.set()
@@ -501,6 +512,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--at-once", type=int, default=8)
     parser.add_argument("--defect", action="store_true")
+    parser.add_argument("--single", action="store_true")
     given = parser.parse_args()
     logging.disable(logging.CRITICAL)
     quicken()
@@ -514,7 +526,9 @@ def main() -> None:
     began, done, bad = time.monotonic(), 0, 0
     with ThreadPoolExecutor(given.at_once) as pool:
         seeds = range(given.seed, given.seed + given.schedules)
-        for seed, wrong in zip(seeds, pool.map(lambda seed: run_schedule(seed, address), seeds), strict=True):
+        for seed, wrong in zip(
+            seeds, pool.map(lambda seed: run_schedule(seed, address, single=given.single), seeds), strict=True
+        ):
             done, bad = done + 1, bad + bool(wrong)
             for one in wrong:
                 print(f"schedule {seed}: {one}", flush=True)

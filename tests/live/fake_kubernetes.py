@@ -9,6 +9,7 @@ import copy
 import itertools
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -44,6 +45,7 @@ class FakeKubernetes:
         self.fault: Callable[[str, str], int | None] = lambda method, path: None  # a status for a request, or None
         self.lose_answers = False  # carry out bindings, but break the connection instead of answering
         self.twice = False  # send every event twice
+        self.mute = False  # watches go on and tell nothing
         self.cut = 0  # watches end when this number grows
         self.error_in_watch = False  # tell 410 as an event inside a 200, as the real server does
         self._uids = itertools.count(1)
@@ -285,16 +287,16 @@ class FakeKubernetes:
                 send({"type": "ERROR", "object": told})
                 return
         begin()
-        place = 0
+        place, end = 0, time.monotonic() + float(query.get("timeoutSeconds", 3600))
         while True:
             with self.changed:
-                while place >= len(self.log) and self.cut == cut and not self._closing:
-                    self.changed.wait()
-                if self.cut != cut or self._closing:
+                while place >= len(self.log) and self.cut == cut and not self._closing and time.monotonic() < end:
+                    self.changed.wait(end - time.monotonic())
+                if self.cut != cut or self._closing or time.monotonic() >= end:
                     return
                 news, place = self.log[place:], len(self.log)
             for version, told_kind, where, value, before in news:
-                if version <= at or not self._is_under(where, kind):
+                if self.mute or version <= at or not self._is_under(where, kind):
                     continue
                 now, then = selected(value, query), before is not None and selected(before, query)
                 event = told_kind if now and (then or told_kind != "MODIFIED") else "ADDED" if now else "DELETED"

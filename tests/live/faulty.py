@@ -10,8 +10,8 @@ from slotwise.live.engines.protocol import (
     ServerUp,
 )
 from slotwise.live.engines.simulated import SimulatedEngine, exponential
-from slotwise.live.ledger import NewJob
 from slotwise.live.loop import Loop
+from slotwise.live.newjob import NewJob
 from slotwise.live.replay import replay
 from slotwise.live.restart import Setup
 from slotwise.live.store import Query, open_store

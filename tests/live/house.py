@@ -50,7 +50,7 @@ class House:
         self.service = Service(open_store(f"sqlite:///{folder}/{name}.db"), engine, SETUP)
         self.service.forecasts = NoForecasts()  # type: ignore[assignment]
         self.guard = Guard(self.service.store)
-        self.limits = Limits(self.service.store.waiting_of, **limits)
+        self.limits = Limits(self.service.store.waiting_of, **{"pause": 0.0, **limits})
         self.app = make_app(self.service, self.guard, limits=self.limits, times=times)
         self.tokens = {role: self.guard.create(role)[1] for role in ("read", "submit", "operate")}
         self.http = TestClient(self.app, base_url="http://127.0.0.1:8700", raise_server_exceptions=False)

@@ -9,12 +9,14 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-PATIENCE = 300.0
-"""seconds that anything may take on a slow machine; tests wait so long at most"""
+from slotwise.shims.install import install
+
+# Seconds that anything may take on a slow machine. Tests wait no longer.
+PATIENCE = float(os.environ.get("SLOTWISE_PATIENCE", 300))
 
 
 def gone(pid: int) -> bool:
-    """Whether a process has ended, and at most nobody has collected it."""
+    """Return whether a process has ended; it may be a zombie."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):  # it may go while it is looked at
@@ -73,3 +75,11 @@ class Process:
             [sys.executable, "-m", "slotwise", *argv], cwd=self.folder, capture_output=True, text=True,
             stdin=subprocess.DEVNULL, env={**self.environment, "SLOTWISE_SERVER": self.address, **environment},
         )  # fmt: skip
+
+
+def with_shims(folder: Path) -> Process:
+    """A service on this machine that runs, and Slurm's commands in the folder `bin`."""
+    made = Process(folder, "--local")
+    made.start()
+    install(str(folder / "bin"))
+    return made

@@ -1,8 +1,9 @@
 """A small model of epoch, commit, answer and act, and an explorer that tries every order of its steps.
 
-Two services, a store with one writer's row, and an engine. A message of a service to the store may be applied at any later time, its
-answer may be lost, and a standby may take over at any time (whether a lease has run out is for clocks to say; the protocol must hold without
-them). A service that lost an answer asks again.
+Two services, a store with one writer's row, and an engine. A message of a service to the store may be applied at any
+later time, its answer may be lost, and a standby may take over at any time. Clocks say whether a lease has run out; the
+protocol must hold without them. A service that lost an answer asks again. A service may be killed at any time, and begins
+again as a standby.
 
 What must hold in every state that can be reached:
 - a client was told the number of a job: the store has that job, with the client's content, under that number;
@@ -92,12 +93,21 @@ def wrong(state: State) -> str | None:
     return None
 
 
-def steps(state: State, rules: Rules) -> Iterator[tuple[str, State]]:
+def steps(state: State, rules: Rules, takeovers: int) -> Iterator[tuple[str, State]]:
     """Every step that can come next, by name."""
     for which, one in enumerate(state.services):
-        yield from steps_of(state, which, one, rules)
+        if one.step != DOWN or state.epoch < takeovers:
+            yield from steps_of(state, which, one, rules)
+        if one.step != DOWN and state.epoch < takeovers:
+            yield f"{'AB'[which]} is killed", killed(state, which, one)
     for message in state.messages:
         yield from arrivals(state, message, rules)
+
+
+def killed(state: State, which: int, one: Service) -> State:
+    """The state after a service has lost its memory. Its messages are still on their way."""
+    unawaited = (other._replace(awaited=False) if other.service == which else other for other in state.messages)
+    return state.put(which, **Service(left=one.left)._asdict())._replace(messages=frozenset(unawaited))
 
 
 def steps_of(state: State, which: int, one: Service, rules: Rules) -> Iterator[tuple[str, State]]:
@@ -179,8 +189,8 @@ class Found(NamedTuple):
     path: tuple[str, ...] = ()
 
 
-def explore(rules: Rules, submissions: tuple[int, int] = (1, 2)) -> Found:
-    """Visit every state that can be reached, nearest first, until one is wrong."""
+def explore(rules: Rules, submissions: tuple[int, int] = (1, 2), takeovers: int = 3) -> Found:
+    """Visit every state that can be reached, nearest first, until one is wrong. A service becomes the writer at most so many times in all."""
     start = State(tuple(Service(left=n) for n in submissions))
     came: dict[State, tuple[State, str] | None] = {start: None}
     queue = [start]
@@ -192,7 +202,7 @@ def explore(rules: Rules, submissions: tuple[int, int] = (1, 2)) -> Found:
                 path.append(at[1])
                 at = came[at[0]]
             return Found(len(came), what, tuple(reversed(path)))
-        for name, after in steps(state, rules):
+        for name, after in steps(state, rules, takeovers):
             if after not in came:
                 came[after] = state, name
                 queue.append(after)

@@ -15,6 +15,8 @@ from house import SLOW, House
 from slotwise.live.addresses import find_address, token_file
 from slotwise.live.api.limits import Limits
 from slotwise.live.auth import Caller, keep_own_token
+from slotwise.live.store import open_store
+from slotwise.live.store.backup import restore, save
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +28,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     made.service.close()
 
 
+# The role that each route needs; None: the route is open.
 NEEDS = {
     ("POST", "/v1/jobs"): "submit",
     ("POST", "/v1/jobs/bulk"): "submit",
@@ -66,9 +69,18 @@ NEEDS = {
     ("GET", "/v1/alarms"): "read",
     ("GET", "/v1/queues/history"): "read",
     ("GET", "/v1/timeline"): "read",
+    ("GET", "/v1/usage"): "read",
+    ("GET", "/v1/hooks"): "operate",
+    ("GET", "/v1/maintenance"): "read",
+    ("POST", "/v1/maintenance"): "operate",
+    ("DELETE", "/v1/maintenance/{number}"): "operate",
+    ("POST", "/v1/hooks/{name}/test"): "operate",
     ("GET", "/v1/journal"): "read",
     ("GET", "/v1/jobs/{number}/history"): "read",
     ("GET", "/v1/jobs/{number}/refusals"): "read",
+    ("GET", "/v1/jobs/{number}/console"): "submit",
+    ("GET", "/v1/jobs/{number}/graph"): "read",
+    ("POST", "/v1/jobs/resubmit"): "submit",
     ("POST", "/v1/login-codes"): "read",
     ("GET", "/v1/me"): "read",
     ("GET", "/metrics"): "read",
@@ -76,13 +88,13 @@ NEEDS = {
     ("GET", "/readyz"): None,
     ("GET", "/openapi.json"): None,
 }
-"""the role that each route needs; None: it is open"""
+# What tokens of one tenant may not see.
 OF_ALL = {"/metrics"}
-"""what tokens of one tenant may not see"""
 BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/v1/jobs"): {"argv": ["x"]},
     ("POST", "/v1/jobs/bulk"): [{"argv": ["x"]}],
     ("POST", "/v1/jobs/cancel"): {"ids": []},
+    ("POST", "/v1/jobs/resubmit"): {"ids": [1]},
     ("POST", "/v1/servers"): {"name": "none", "server_class": "none"},
     ("PATCH", "/v1/cluster"): {},
     ("POST", "/v1/forecast"): {},
@@ -108,13 +120,87 @@ def test_every_route_has_an_entry(house: House) -> None:
         assert house.call("GET", hidden).status_code == 404
 
 
+@pytest.fixture(scope="module")
+def sessions(house: House) -> dict[str, str]:
+    """The cookie of a browser session for each role."""
+    cookies = {}
+    for role in house.tokens:
+        path = house.call("POST", "/v1/login-codes", role).json()["path"]
+        cookies[role] = house.http.get(path, follow_redirects=False).headers["set-cookie"].partition(";")[0]
+        house.http.cookies.clear()
+    return cookies
+
+
+# What a browser adds to a request of a page of elsewhere, even if that page could send the cookie and the header of the dashboard.
+FOREIGN: list[dict[str, str]] = [
+    {"Origin": "http://127.0.0.1:9999", "Sec-Fetch-Site": "same-site"},  # a page at another port of this machine
+    {"Origin": "http://evil.example", "Sec-Fetch-Site": "cross-site"},
+    {"Sec-Fetch-Site": "cross-site"},
+    {"Origin": "null"},
+]
+
+
+@pytest.mark.parametrize("route", [route for route in NEEDS if NEEDS[route] is not None], ids=" ".join)
+def test_a_session_in_a_browser_may_do_what_its_role_may(
+    house: House, sessions: dict[str, str], route: tuple[str, str]
+) -> None:
+    (method, path), needed = route, NEEDS[route]
+    roles = ["read", "submit", "operate"]
+    own = {"X-Slotwise": "1", "Origin": "http://127.0.0.1:8700", "Sec-Fetch-Site": "same-origin"}
+
+    def status(role: str, **headers: str) -> int:
+        sent = {"Cookie": sessions[role], **headers}
+        return house.call(method, filled(path), None, json=BODIES.get(route), headers=sent).status_code
+
+    for role in roles:
+        lesser = roles.index(role) < roles.index(needed or "read") or (role == "submit" and path in OF_ALL)
+        assert (status(role, **own) == 403) == lesser, role
+    for foreign in FOREIGN:
+        assert status("operate", **{"X-Slotwise": "1", **foreign}) in (401, 403), foreign
+    if method != "GET":
+        assert status("operate") == 401, "without the header that other origins cannot send"
+
+
+@pytest.fixture(scope="module")
+def revoked(house: House) -> str:
+    """The secret of a token of role `operate` that was revoked."""
+    token, secret = house.guard.create("operate")
+    assert house.call("GET", "/v1/tokens", secret).status_code == 200
+    house.guard.revoke(token.id)
+    return secret
+
+
+@pytest.fixture(scope="module")
+def restored(house: House, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """A service on a store that was restored from a backup of `house`, in which its tokens were valid."""
+    folder = tmp_path_factory.mktemp("restored")
+    save(house.service.store, folder / "backup.gz")
+    store = open_store(f"sqlite:///{folder}/x.db")
+    store.become_writer()
+    restore(store, folder / "backup.gz")
+    store.close()
+    made = House(folder)
+    yield made
+    made.service.close()
+
+
+@pytest.mark.parametrize("route", [route for route in NEEDS if NEEDS[route] is not None], ids=" ".join)
+def test_no_token_of_a_restored_backup_is_valid(house: House, restored: House, route: tuple[str, str]) -> None:
+    """Tokens of the restored service are valid there only."""
+    (method, path), body = route, BODIES.get(route)
+    for role in house.tokens:
+        assert restored.call(method, filled(path), house.tokens[role], json=body).status_code == 401, role
+        assert house.call(method, filled(path), restored.tokens[role], json=body).status_code == 401, role
+    assert restored.call(method, filled(path), "operate", json=body).status_code not in (401, 403)
+
+
 @pytest.mark.parametrize("route", NEEDS, ids=" ".join)
-def test_who_may_do_what(house: House, route: tuple[str, str]) -> None:
+def test_who_may_do_what(house: House, revoked: str, route: tuple[str, str]) -> None:
     """Every role, no token, and wrong ones; then the best token from a page of elsewhere."""
     (method, path), needed = route, NEEDS[route]
     roles = ["read", "submit", "operate"]
     body = BODIES.get(route)
-    for role in (None, "sw_x_y", "sw_none", "", "Basic x", *roles):
+    for role in (None, "sw_x_y", "sw_none", "", "Basic x", revoked, *roles):
         status = house.call(method, filled(path), role, json=body).status_code
         if needed is None:
             assert status == 200
@@ -153,6 +239,19 @@ def test_tenants_see_their_own_jobs(house: House) -> None:
     assert "data" not in shown
     assert f'"job": {number}' in house.call("GET", "/v1/events", one, params={"after": 0, "follow": False}).text
     assert house.call("POST", f"/v1/jobs/{number}/stop", one).status_code == 200
+
+
+def test_a_tenant_asks_for_its_own_share_only(house: House) -> None:
+    physics = house.guard.create("read", "physics")[1]
+    for share, status in (
+        ({"physics": 0.5}, 200),
+        ({"biology": 0.5}, 403),
+        ({"physics": 0.5, "biology": 0.1}, 403),
+    ):
+        assert house.call("POST", "/v1/whatif", physics, json={"share": share}).status_code == status
+    assert house.call("POST", "/v1/whatif", json={"share": {"biology": 0.5}}).status_code == 200
+    for part in (0.0, 1.0, -1.0):
+        assert house.call("POST", "/v1/whatif", json={"share": {"physics": part}}).status_code == 422
 
 
 def test_tokens_are_taken_back_at_once_and_never_shown(house: House, caplog: pytest.LogCaptureFixture) -> None:

@@ -13,7 +13,14 @@ import pytest
 from house import SLOW, House
 
 from slotwise.live.board import Board, copy
-from slotwise.live.dashboard.sessions import CODE_SECONDS, SESSION_SECONDS, Sessions, cookie_name, keep_key
+from slotwise.live.dashboard.sessions import (
+    CODE_SECONDS,
+    MOST_CODES,
+    SESSION_SECONDS,
+    Sessions,
+    cookie_name,
+    keep_key,
+)
 from slotwise.live.store import history
 
 
@@ -170,13 +177,72 @@ def test_timeline_journal_and_the_rows_of_a_job(house: House, jobs: list[int]) -
     assert "since" in wrong.json()["detail"]
 
 
+def test_kinds_of_rows_are_searched_in_bounded_pieces(
+    house: House, jobs: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.call("POST", "/v1/servers/s/drain", json={"reason": "dust"})
+    house.call("POST", "/v1/servers/s/resume")
+    everything = house.call("GET", "/v1/journal", params={"limit": 1000}).json()["rows"]
+    changes = {"join", "drain", "resume", "remove", "fail", "change", "epoch"}
+    expected = {
+        "all": [row["seq"] for row in everything],
+        "starts": [row["seq"] for row in everything if row["placements"]],
+        "changes": [row["seq"] for row in everything if row["event"]["event"] in changes],
+        "trouble": [],
+    }
+    assert expected["starts"]
+    assert len(expected["changes"]) >= 3
+    monkeypatch.setattr(history, "SCANNED", 3)
+    for kind, numbers in expected.items():
+        found: list[int] = []
+        before: int | None = None
+        while True:
+            asked = {"kind": kind, "limit": 2} | ({} if before is None else {"before": before})
+            page = house.call("GET", "/v1/journal", params=asked).json()
+            found += [row["seq"] for row in page["rows"]]
+            before = page["next"]
+            if before is None:
+                break
+        assert found == numbers, kind
+
+
+def test_queues_begin_with_the_store(house: House, jobs: list[int]) -> None:
+    now = house.service.loop.clock.now()
+    found = house.call("GET", "/v1/queues/history", params={"points": 10}).json()
+    assert now - 600 < found["since"] <= now, "an hour was asked for; the store is seconds old"
+    assert found["series"][0]["length"][-1] == house.service.store.counts()["waiting"]
+
+
 def test_refusals_name_what_is_short(house: House, jobs: list[int]) -> None:
     found = house.call("GET", f"/v1/jobs/{jobs[5]}/refusals").json()
     (first, *_) = [one for one in found["servers"] if one["server"] == "s"]
     assert first["lacks"] == {"cpu": 1.0}
     assert first["free"]["cpu"] == 0
     assert sum(found["counts"].values()) == len(house.call("GET", "/v1/board").json()["names"])
-    assert house.call("GET", f"/v1/jobs/{jobs[0]}/refusals").status_code == 409
+    nothing = {"state": "running", "demand": {}, "counts": {}, "servers": []}
+    assert house.call("GET", f"/v1/jobs/{jobs[0]}/refusals").json() == nothing, "a job that runs is not refused"
+
+
+def test_usage_by_tenant_and_who_sees_it(house: House, jobs: list[int]) -> None:
+    everything = house.call("GET", "/v1/usage").json()
+    (row,) = [row for row in everything["rows"] if row["group"]["tenant"] == jobs_tenant(house, jobs)]
+    assert row["started"] >= 4
+    assert row["hours"]["cpu"] > 0
+    assert everything["complete"]
+    assert everything["keep_days"] == 30
+    other = house.guard.create("submit", "elsewhere")[1]
+    assert house.call("GET", "/v1/usage", other).json()["rows"] == []
+    assert house.call("GET", "/v1/usage?tenant=elsewhere").json()["rows"] == []
+    assert house.call("GET", f"/v1/usage?tenant={jobs_tenant(house, jobs)}", other).status_code == 403
+    assert house.call("GET", "/v1/usage?since=5").json()["complete"] is False
+    total = house.call("GET", "/v1/usage?by=,").json()["rows"]
+    assert [one["group"] for one in total] == [{}]
+    for wrong in ("by=colour", "since=2000&until=1000", "since=1e10"):
+        assert house.call("GET", f"/v1/usage?{wrong}").status_code == 400
+
+
+def jobs_tenant(house: House, jobs: list[int]) -> str:
+    return str(house.call("GET", f"/v1/jobs/{jobs[0]}").json()["tenant"])
 
 
 @pytest.mark.parametrize(
@@ -243,6 +309,22 @@ def test_a_code_opens_one_session_that_ends(house: House) -> None:
     assert sessions.redeem(late) is None
     hands.now += SESSION_SECONDS
     assert sessions.caller("GET", cookie(value)) is None
+
+
+def test_a_caller_that_asks_for_many_codes_voids_only_its_own(house: House) -> None:
+    hands = Hands()
+    sessions = Sessions(house.guard, b"k" * 32, hands)
+    own = house.guard.caller(f"Bearer {house.tokens['operate']}")
+    hostile = house.guard.caller(f"Bearer {house.tokens['read']}")
+    assert own is not None
+    assert hostile is not None
+    code, _ = sessions.code(own)
+    many = [sessions.code(hostile)[0] for _ in range(2000)]
+    assert len(sessions._codes) <= 1 + MOST_CODES
+    assert [sessions.redeem(one) is not None for one in (many[0], many[-1], code)] == [False, True, True]
+    hands.now += CODE_SECONDS + 1
+    sessions.code(own)
+    assert len(sessions._codes) == 1, "expired codes take no memory"
 
 
 def test_a_session_cannot_be_changed_or_outlive_its_token(house: House) -> None:

@@ -12,7 +12,8 @@ import pytest
 from slotwise.live.classes import reclassify
 from slotwise.live.engines.protocol import ServerRemoved, ServersChanged, ServerUp
 from slotwise.live.epoch import Books
-from slotwise.live.ledger import Ledger, NewJob
+from slotwise.live.ledger import Ledger
+from slotwise.live.newjob import NewJob
 from slotwise.live.replay import step
 from slotwise.live.restart import Setup
 from slotwise.live.store.records import Entry
@@ -143,3 +144,41 @@ def test_a_removed_server_is_forgotten_and_an_unknown_one_is_no_matter() -> None
     ledger.server_removed(ServerRemoved("x"), 2.0)
     ledger.server_removed(ServerRemoved("x"), 3.0)
     assert ledger.servers == {}
+
+
+def test_the_last_server_loses_a_label_that_a_type_requires() -> None:
+    ledger = Ledger(Setup(Cluster(resources=RESOURCES, servers=CLASSES), TYPES, "best-fit").core())
+    ledger.server_up(up("x", 8, disk="ssd"), 1.0)
+    ledger.servers_changed(ServersChanged((up("x", 8),)), 2.0)
+    classes = {one.name: one for one in ledger.core.cluster.servers}
+    assert classes[ledger.servers["x"].server_class].labels == {}
+    assert ledger.servers["x"].status == "up"
+    ledger.submit([NewJob("t", "fast", {}, {})], 3.0)
+    assert not ledger.live
+
+
+def test_classes_without_servers_go_unless_a_type_fits_no_other() -> None:
+    ledger = Ledger(Setup(Cluster(resources=RESOURCES, servers=CLASSES[:1]), TYPES, "best-fit").core())
+    before = Scheduler.from_situation(ledger.core.situation())
+    ledger.server_up(up("x", 8, disk="ssd"), 1.0)
+    for moment, cpu in enumerate((7, 6, 5, 4, 3), start=2):
+        ledger.servers_changed(ServersChanged((up("x", cpu, disk="ssd"),)), float(moment))
+    assert [(one.name, one.capacity[0]) for one in ledger.core.cluster.servers] == [("a", 8), ("class-1", 3)]
+    ledger.servers_changed(ServersChanged((up("x", 3, zone="1"),)), 7.0)
+    near = JobType(name="near", demand=(Decimal(1), Decimal(1)), requires={"zone": ("1",)})
+    ledger.change(8.0, types=[*TYPES, near])
+    ledger.servers_changed(ServersChanged((up("x", 2),)), 9.0)
+    labels = [one.labels for one in ledger.core.cluster.servers]
+    assert labels == [{"disk": "ssd"}, {"zone": "1"}, {}]
+    again = replayed(before, ledger.take()[0].entries)
+    assert json.loads(again.situation().to_json()) == json.loads(ledger.core.situation().to_json())
+
+
+def test_capacities_are_written_as_people_write_them() -> None:
+    ledger = Ledger(Setup(Cluster(resources=RESOURCES, servers=CLASSES), TYPES, "best-fit").core())
+    ledger.server_up(up("x", 110.0), 1.0)
+    ledger.server_up(up("y", 0.5), 2.0)
+    ledger.servers_changed(ServersChanged((up("y", 200.0),)), 3.0)
+    found = {one.name: one for one in ledger.core.cluster.servers}
+    shown = {name: str(found[server.server_class].capacity[0]) for name, server in ledger.servers.items()}
+    assert shown == {"x": "110", "y": "200"}

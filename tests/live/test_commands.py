@@ -1,9 +1,12 @@
-"""The commands against a real `slotwise serve --local`: the contract that scripts rely on, the guide, and what somebody new does wrong."""
+"""The commands against a real `slotwise serve --local`: the contract that scripts rely on, the guide, and the mistakes
+of new users."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
+import pwd
 import re
 import shlex
 import signal
@@ -198,11 +201,13 @@ def test_a_relative_directory_is_the_callers(run: Run, process: Process, monkeyp
         (["submit"], 2, "ARGV... is missing; write slotwise submit -- ARGV..."),
         (["jobs", "--state", "happy"], 2, "no state is called 'happy'"),
         (["job", "999999"], 1, "there is no job 999999"),
-        (["job", "x"], 2, "'x' is no whole number"),
+        (["job", "x"], 2, "'x' is no number of a job"),
         (["logs", "999999"], 1, "there is no job 999999"),
         (["stop", "999999"], 1, "there is no job 999999"),
         (["drain", "no where?"], 1, "there is no server 'no where?'"),
+        (["submit", "--needs", "cpu=1", "--needs", "cpu=2", "--", "true"], 2, "names cpu twice"),
         (["token", "create", "--role", "king"], 2, "no role is called 'king'"),
+        (["token", "create", "--role", "submit", "--user", "no such"], 2, "no account of this machine is called 'no such'"),
         (["jobs", "--server", "localhost:8700"], 2, "write it like http://"),
         (["jobs", "--server", "http://127.0.0.1:9"], 1, "is `slotwise serve` running?"),
         (["jobs", "--profile", "lab"], 2, "profiles.toml"),
@@ -223,6 +228,10 @@ def test_tokens_and_profiles(run: Run, process: Process, monkeypatch: pytest.Mon
     number = json.loads(run("submit", "--profile", "lab", "--json", "--", "true").out)["id"]
     assert json.loads(run("job", str(number), "--json").out)["tenant"] == "lab"
     assert run("drain", "x", "--profile", "lab").err.count("needs operate") == 1
+    own = pwd.getpwuid(os.geteuid()).pw_name
+    made = json.loads(run("token", "create", "--role", "submit", "--user", own, "--json").out)
+    assert made["user"] == own
+    assert re.search(rf"^{made['id']} .*\b{own}\b", run("token", "list").out, re.MULTILINE)
     assert run("jobs", "--profile", "odd").code == 2
     profiles.write_text("[lab\n")
     assert run("jobs", "--profile", "lab").code == 2

@@ -11,8 +11,8 @@ from processes import PATIENCE
 
 from slotwise.live.engines.protocol import Start
 from slotwise.live.engines.simulated import SimulatedEngine, exponential
-from slotwise.live.ledger import NewJob
 from slotwise.live.loop import NotReadyError
+from slotwise.live.newjob import NewJob
 from slotwise.live.service import Service
 from slotwise.live.store import FencedError, Query, StoreError, open_store
 from slotwise.live.store.protocol import Store
@@ -91,6 +91,7 @@ def test_an_old_writer_neither_answers_nor_starts_for_the_new_one(tmp_path: Path
 
 def test_an_idle_writer_notices_that_another_has_taken_over(tmp_path: Path) -> None:
     first = Service(open_store(f"sqlite:///{tmp_path}/x.db"), Told(), SETUP)
+    first.loop.ask(lambda ledger, now: None).result(PATIENCE)  # its servers have joined: it has nothing to write
     second = second_writer(tmp_path, Told())
     try:
         assert first.loop.ended.wait(PATIENCE), "it was idle and did not look"

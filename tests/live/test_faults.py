@@ -127,7 +127,8 @@ def test_an_engine_that_lies(tmp_path: Path, until: Until) -> None:
 
 
 def test_a_killed_supervisor_under_the_service(tmp_path: Path, until: Until) -> None:
-    """Jobs that ran are lost, since nobody saw how they ended, or are executed again where they allow it; the others go on."""
+    """Jobs that ran are lost, since their end was not seen, or are executed again if they allow it; all other jobs go
+    on."""
     url = f"sqlite:///{tmp_path}/x.db"
     engine = LocalEngine(tmp_path / "engine", {one.name: one for one in SERVERS})
     service = Service(open_store(url), engine, SETUP)

@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slotwise.foresee.change import Change
-from slotwise.live.engines.protocol import Ended, ServerUp
+from slotwise.foresee.change import ClusterChange
+from slotwise.live.engines.protocol import Ended, ServerLost, ServerUp
 from slotwise.live.forecast.foreseer import FEWEST, Foreseer
-from slotwise.live.ledger import Ledger, NewJob
+from slotwise.live.ledger import Ledger
+from slotwise.live.newjob import NewJob
 from slotwise.live.restart import Setup
 from slotwise.live.retention import Retention
 from slotwise.live.store import open_store
@@ -80,6 +81,23 @@ def test_before_jobs_have_completed_nothing_is_said(play: Play) -> None:
     assert str(FEWEST) in found["reason"]
 
 
+def test_without_servers_nothing_is_said(play: Play) -> None:
+    foreseer = Foreseer(play.store, clock=lambda: play.now)
+    play.until(2_000.0, 20.0)
+    for n in range(3):
+        play.ledger.server_lost(ServerLost(f"a-{n}", "power"), play.now)
+    play.ledger.submit([NewJob("web", "small", {}, {})], play.now)
+    play.commit()
+    waiting = play.ledger.core.situation().waiting.job
+    for found in (
+        foreseer.forecast(waiting[-1]),
+        foreseer.of_needs(job_type="small"),
+        foreseer.what_if(ClusterChange(add={"a": 1}), 1.0),
+        foreseer.advice(),
+    ):
+        assert found["reason"] == "not known: no server is up"
+
+
 def test_intervals_hold_about_as_often_as_they_say(play: Play, tmp_path: Path) -> None:
     records = tmp_path / "forecasts.db"
     foreseer = Foreseer(play.store, records, clock=lambda: play.now, runs=8)
@@ -94,9 +112,18 @@ def test_intervals_hold_about_as_often_as_they_say(play: Play, tmp_path: Path) -
     # what was learnt outlives the process
     again = Foreseer(play.store, records, clock=lambda: play.now, runs=8)
     assert again.coverage()["all"]["of"] >= told["all"]["of"]
-    whatif = again.what_if(Change(add={"a": 2}), 1.0)
+    whatif = again.what_if(ClusterChange(add={"a": 2}), 1.0)
     assert whatif["then"]["queue"]["mean"]["p50"] < whatif["now"]["queue"]["mean"]["p50"]
     assert set(whatif["now"]["types"]) == {"small", "large"}
     assert set(whatif["now"]["tenants"]) <= {"physics", "web"}
     at_once = again.of_needs(job_type="small")
     assert at_once["p90"] is not None
+    play.ledger.submit([NewJob("physics", "large", {}, {}), *[NewJob("web", "large", {}, {})] * 9], play.now)
+    play.commit()
+    again.sight(fresh=True)
+    found = again.forecasts()
+    waiting = {row["tenant"]: row["waiting"] for row in found["tenants"]}
+    assert set(waiting) == {"physics", "web"}
+    assert sum(waiting.values()) == sum(row["waiting"] for row in found["queues"]) == len(found["jobs"])
+    last = max(row["p50"] for row in found["jobs"])
+    assert max(row["p50"] for row in found["tenants"]) >= 0.5 * last

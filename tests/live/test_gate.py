@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import queue
 import socket
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +18,10 @@ import uvicorn
 from house import Exchange, House
 
 from slotwise.live.api import connections, gate
-from slotwise.live.api.slots import NoSlotError, Slots
-from slotwise.live.api.submissions import read_json, read_many
+from slotwise.live.api.limits import Limits, Streams
+from slotwise.live.api.slots import KeyedSlots, NoSlotError
+from slotwise.live.api.submissions import INLINE, off_the_loop, read_json, read_many
+from slotwise.live.auth import Caller
 
 
 @pytest.fixture(scope="module")
@@ -74,14 +81,135 @@ def test_a_body_that_does_not_come_is_given_up(house: House, monkeypatch: pytest
     asyncio.run(run())
 
 
+def test_refusals_come_after_a_pause(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many refused requests take little time of the service. Other answers come at once."""
+    monkeypatch.setattr(house.limits, "pause", 0.05)
+    for method, path, role, status in (
+        ("GET", "/v1/jobs", None, 401), ("POST", "/v1/jobs/bulk", "sw_x_y", 401), ("GET", "/metrics", "submit", 403),
+        ("POST", "/v1/jobs/bulk", "submit", 400),
+    ):  # fmt: skip
+        began = time.monotonic()
+        content = b"[]" if method == "POST" else None
+        assert house.call(method, path, role, content=content).status_code == status
+        assert time.monotonic() - began >= 0.05
+    monkeypatch.setattr(house.limits, "pause", 1e9)
+    assert house.call("GET", "/v1/jobs", "submit").status_code == 200
+    assert house.call("POST", "/v1/jobs", "operate", json={}).status_code == 400
+
+
+def test_refusals_of_one_token_follow_one_another() -> None:
+    """Many connections of one token get no more refusals a second than one connection. None waits longer than five seconds."""
+    limits = Limits(lambda tenant: 0, pause=0.2, clock=lambda: 100.0)
+    assert [round(limits.refused("a"), 3) for _ in range(3)] == [0.2, 0.4, 0.6]
+    assert limits.refused("b") == pytest.approx(0.2)
+    assert max(limits.refused("a") for _ in range(100)) == 5.0
+
+
+def test_a_tenant_rests_after_a_large_body_that_was_refused(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "REST", 1e9)
+    tokens = [house.guard.create("submit", tenant)[1] for tenant in ("one", "other")]
+    bad = [b"[" + b" " * 100_000 + b"{}]"]
+    headers = {"content-length": str(len(bad[0]))}
+
+    async def run() -> None:
+        refused = Exchange(house.app, "POST", "/v1/jobs/bulk", tokens[0], body=bad, headers=headers)
+        await refused.next()
+        assert refused.status == 400
+        again = Exchange(house.app, "POST", "/v1/jobs/bulk", tokens[0], body=bad, headers=headers)
+        small = Exchange(house.app, "POST", "/v1/jobs", tokens[0], body=[b"{}"], headers={"content-length": "2"})
+        await small.ended()
+        other = Exchange(house.app, "POST", "/v1/jobs/bulk", tokens[1], body=bad, headers=headers)
+        await other.next()
+        assert (again.read, small.status, other.status) == (0, 400, 400)
+        for one in (refused, again, other):
+            one.task.cancel()
+            await asyncio.gather(one.task, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+def test_slow_questions_of_one_token_hold_up_no_other(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thirty comparisons that take long: they need no thread that submissions and lists of other callers need."""
+    release, asked = threading.Event(), queue.SimpleQueue[str]()
+
+    def slow(kind: str, **_: object) -> dict[str, str]:
+        asked.put(kind)
+        release.wait()
+        return {"reason": "done"}
+
+    monkeypatch.setattr(house.service.forecasts, "ask", slow, raising=False)
+    hostile, other = (house.guard.create("submit", tenant)[1] for tenant in ("slow", "quick"))
+    body, headers = b'{"hours": 1}', {"content-length": "12", "content-type": "application/json"}
+
+    async def run() -> None:
+        many = [
+            Exchange(house.app, "POST", "/v1/whatif", hostile, body=[body], headers=headers)
+            if n % 2
+            else Exchange(house.app, "GET", "/v1/advice", hostile)
+            for n in range(30)
+        ]
+        while asked.empty():
+            await asyncio.sleep(0)
+        await asyncio.to_thread(lambda: None)
+        for path in ("/v1/jobs", "/v1/servers"):
+            one = Exchange(house.app, "GET", path, other)
+            await one.ended()
+            assert one.status == 200
+        job = Exchange(
+            house.app, "POST", "/v1/jobs", other, body=[b'{"argv":["x"]}'], headers={"content-length": "14"}
+        )
+        await job.ended()
+        assert job.status == 201
+        assert asked.qsize() == 1, "one question of a token at a time"
+        release.set()
+        await asyncio.gather(*(one.ended() for one in many))
+        assert {one.status for one in many} == {200}
+
+    asyncio.run(run())
+
+
+def test_counting_waiting_jobs_of_one_tenant_holds_up_no_other() -> None:
+    """The event loop asks for limits, so it must not wait for a count that takes long."""
+    counting, release = threading.Event(), threading.Event()
+
+    def count(tenant: str) -> int:
+        counting.set()
+        release.wait()
+        return 99
+
+    limits = Limits(count, waiting=100)
+    ann, bob = (Caller(name, "submit", name) for name in ("ann", "bob"))
+    found: list[bool] = []
+    threads = [threading.Thread(target=lambda: found.append(limits.room(ann, 1))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    counting.wait()
+    assert limits.knock(ann) == 0.0
+    assert not limits.fits(bob, 1), "the store knows better"
+    release.set()
+    for thread in threads:
+        thread.join()
+    assert found == [True] * 3
+    assert limits.room(ann, 1)
+    assert not limits.room(ann, 2)
+
+
 def test_many_small_values_are_refused_before_they_are_read(house: House) -> None:
-    body = b"[" + b"{}," * 1_100_000 + b"{}]"
-    assert house.call("POST", "/v1/jobs/bulk", "submit", content=body).status_code == 413
+    many = house.call("POST", "/v1/jobs/bulk", "submit", content=b"[" + b"1," * 300_001 + b"1]")
+    assert (many.status_code, many.json()["detail"].partition(";")[0]) == (
+        413,
+        "the request has more than 300,000 values",
+    )
+    few = house.call("POST", "/v1/jobs/bulk", "submit", content=b"[" + b"{}," * 60_000 + b"{}]")
+    assert (few.status_code, few.json()["detail"].partition(";")[0]) == (
+        413,
+        "the request has more than 60,000 objects",
+    )
     assert house.call("POST", "/v1/jobs/bulk", "submit", content=b"[" * 100_000).status_code == 422
     mistakes = json.dumps([{}] * 10_000).encode()
     assert (
         house.call("POST", "/v1/jobs/bulk", "submit", content=mistakes).json()["detail"]
-        == "[0].argv: is missing; send it"
+        == "[0].argv: is missing; send the command and its arguments as a list"
     )
 
 
@@ -94,6 +222,7 @@ def test_many_small_values_are_refused_before_they_are_read(house: House) -> Non
         (b'{"argv": ["x"], "needs": {"cpu": "two"}}', "needs.cpu: is 'two'; send a number"),
         (b'{"argv": "echo hi"}', "argv: is 'echo hi'; send a list"),
         (b'{"argv": []}', "argv: is empty; send at least 1"),
+        (b"[]", "the body: is a list; send an object"),
         (b'{"argv": ["x"], "shell": 1}', "shell: is unknown; see /openapi.json for what can be sent"),
         (b'{"argv": ["x"], "cwd": "."}', "cwd: '.' is relative; send an absolute path"),
         (b'{"argv": ["x"], "on_loss": "ask"}', "on_loss: is 'ask'; send one of: 'fail' or 'requeue'"),
@@ -120,10 +249,17 @@ def test_large_bodies_are_read_without_the_event_loop() -> None:
     json.loads(b'[{"a": 1}, {}]', object_pairs_hook=hook)
     assert seen == [1, 0], "each object calls Python, so that other threads get their turn"
 
+    async def threads() -> list[bool]:
+        here = threading.get_ident()
+        bodies = (bytes(INLINE), bytes(INLINE + 1), b'{"array": "1-9"}')
+        return [await off_the_loop(lambda _: threading.get_ident(), body) == here for body in bodies]
+
+    assert asyncio.run(threads()) == [True, False, False]
+
 
 def test_slots_are_given_in_order_and_not_without_end() -> None:
     async def run() -> None:
-        slots, order = Slots(2, 1), []
+        slots, order = KeyedSlots(2, 1), []
         ends = [asyncio.Event() for _ in range(3)]
 
         async def use(n: int) -> None:
@@ -219,6 +355,55 @@ def test_a_stream_ends_when_its_token_is_revoked(house: House) -> None:
     asyncio.run(run())
 
 
+def test_a_stream_of_the_board_ends_when_its_token_is_revoked(tmp_path: Path) -> None:
+    house = House(tmp_path)  # of its own: the board belongs to one event loop
+
+    async def run() -> None:
+        token, secret = house.guard.create("read")
+        ends, stays = (
+            Exchange(house.app, "GET", "/v1/board/changes", one) for one in (secret, house.guard.create("read")[1])
+        )
+        for one in (ends, stays):
+            await one.until(b"event: full")
+        await asyncio.to_thread(house.guard.revoke, token.id)
+        while not ends._said.empty():
+            await ends.next()  # what was told before
+        await asyncio.to_thread(house.submit)
+        await stays.until(b"event: delta")
+        await ends.ended()
+        assert not any(b"delta" in piece for piece in ends._said._queue)  # type: ignore[attr-defined]
+        await stays.hang_up()
+
+    asyncio.run(run())
+    house.service.close()
+
+
+def test_streams_of_the_board_count_among_those_of_a_token(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    asked = "/v1/board/changes?follow=false"
+    assert house.call("GET", asked, "read").status_code == 200
+    with ExitStack() as opened:
+        caller = house.guard.caller(f"Bearer {house.tokens['read']}")
+        assert caller is not None
+        for _ in range(20):
+            opened.enter_context(house.app.state.house.streams.one(caller))
+        assert house.call("GET", asked, "read").status_code == 429
+        assert house.call("GET", asked, "submit").status_code == 200
+    house.service.close()
+
+
+def test_streams_of_one_token_share_their_pace() -> None:
+    """Each of 21 streams sends a page every 0.5 s, all at the same moments, so that a page is read once for all. One stream does not wait."""
+    streams = Streams()
+    caller, other = Caller("t", "read", "a"), Caller("u", "read", "a")
+    with ExitStack() as opened:
+        for one in (other, *(caller for _ in range(21))):
+            opened.enter_context(streams.one(one))
+        moments = [round(now + streams.rest(caller, now), 6) for now in (7.01, 7.05, 7.49, 7.51)]
+        assert moments == [7.5, 7.5, 7.5, 8.0]
+        assert streams.rest(other, 7.003) == streams.rest(caller._replace(role="operate"), 7.003) == 0.0
+
+
 def test_one_token_has_a_limit_on_streams(house: House) -> None:
     async def run() -> None:
         secret, other = house.guard.create("read")[1], house.guard.create("read")[1]
@@ -268,11 +453,11 @@ def test_a_connection_that_sends_no_request_is_closed(
     monkeypatch.setattr(connections, "HEAD_SECONDS", 0.01)
 
     async def run() -> None:
-        config = uvicorn.Config(house.app, http=connections.Connection, log_config=None, timeout_keep_alive=600)
+        config = uvicorn.Config(house.app, http=connections.PeerConnection, log_config=None, timeout_keep_alive=600)
         config.load()
         state = uvicorn.server.ServerState()
         server = await asyncio.get_running_loop().create_server(
-            lambda: connections.Connection(config, state, {}), "127.0.0.1", 0
+            lambda: connections.PeerConnection(config, state, {}), "127.0.0.1", 0
         )
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
         writer.write(said)

@@ -17,7 +17,7 @@ from processes import PATIENCE, kill_supervisor
 from slotwise.errors import InputError
 from slotwise.live.engines.local import LocalEngine
 from slotwise.live.home import Home, is_same_machine, this_machine
-from slotwise.live.ledger import NewJob
+from slotwise.live.newjob import NewJob
 from slotwise.live.service import Service
 from slotwise.live.store import BusyError, StoreGoneError, open_store
 from slotwise.live.store.backup import restore, save
@@ -122,7 +122,7 @@ def test_jobs_of_a_deleted_store_that_still_run_are_not_forgotten(
 
 
 def test_two_stores_of_one_folder(tmp_path: Path, begin: Begin, until: Until) -> None:
-    """x.db and x.sqlite have folders of their own; one folder for both is refused, whoever runs."""
+    """x.db and x.sqlite have folders of their own; one folder for both is refused, whichever service runs."""
     first, second = begin(f"sqlite:///{tmp_path}/x.db"), begin(f"sqlite:///{tmp_path}/x.sqlite")
     assert run(first, until, "echo first")[1] == "first\n"
     assert run(second, until, "echo second; exit 2")[1] == "second\n"

@@ -14,6 +14,7 @@ import pytest
 from processes import PATIENCE, Process, gone
 
 from slotwise.live.client import Client
+from slotwise.live.engines.supervisor import confining
 
 USERS = os.environ.get("SLOTWISE_TEST_USERS", "").split()
 pytestmark = [
@@ -22,8 +23,8 @@ pytestmark = [
 ]
 SPAWN = "(setsid sh -c 'echo $$; exec sleep 1000' &); sleep 1000"
 HIDE = "(setsid env -i sh -c 'echo $$; exec sleep 1000' &); sleep 1000"
+# A process with 40 MB.
 HOLD = "(setsid sh -c '(head -c 40000000 /dev/zero; sleep 1000) | tail' &)"
-"""a process with 40 MB"""
 
 
 class Machine:
@@ -92,6 +93,25 @@ def test_jobs_run_as_their_submitter(machine: Machine) -> None:
         assert text.split()[4] == home
     stranger = machine._client(machine.token(role="submit", tenant="far"))
     assert machine.run(stranger, "id", "-un") == (0, "nobody\n")
+
+
+def test_tokens_without_an_account_share_nobody_and_are_confined(machine: Machine) -> None:
+    """They have one account, and still reach neither each other's outputs and environments nor each other's processes."""
+    one, other = (machine._client(machine.token(role="submit", tenant=tenant)) for tenant in ("one", "other"))
+    job, pid = output_of(machine, one, "echo $$; exec sleep 1000", env={"SECRET": "of one"})
+    own = [
+        str(path) for path in machine.files if "output" in path.parts and path.read_bytes() == f"{pid}\n".encode()
+    ]
+    assert len(own) == 1
+    for path in (f"/proc/{pid}/environ", f"/proc/{pid}/fd/1", f"/proc/{pid}/mem", *own):
+        code, text = machine.shell(other, f"cat {path} 2>&1")
+        assert code != 0, text
+        assert "ermission denied" in text
+    if confining.keeps_signals():
+        assert machine.shell(other, f"kill -9 {pid}")[0] != 0
+        assert not gone(int(pid))
+    machine.root.stop(job.id)
+    assert job.result(PATIENCE).state == "cancelled"
 
 
 def test_only_an_operator_names_the_user(machine: Machine) -> None:

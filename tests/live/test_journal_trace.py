@@ -9,11 +9,15 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 import slotwise
+from slotwise.cli.compare import compare
 from slotwise.errors import InputError
 from slotwise.live.engines.protocol import Ended, Lost, ServerLost, ServerUp, Started
-from slotwise.live.ledger import Ledger, NewJob
+from slotwise.live.ledger import Ledger
+from slotwise.live.newjob import NewJob
 from slotwise.live.restart import Setup
 from slotwise.live.retention import Retention
 from slotwise.live.store import Query, open_store
@@ -27,6 +31,9 @@ SETUP = Setup(
     policy="best-fit",
 )
 UP = [ServerUp(name, {"cpu": 4, "memory": 1000}, server_class="a") for name in ("x", "y", "z")]
+
+APP = typer.Typer()
+APP.command()(compare)
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +117,8 @@ def test_from_a_backup_and_from_a_later_situation(operated: Path, tmp_path: Path
     whole, _ = import_trace("journal", [operated])
     again, _ = import_trace("journal", [tmp_path / "backup.gz"])
     assert again.frame.equals(whole.frame)
-    # the same store with the beginning dropped, as retention does it: whoever waited or ran then is still told of
+    # the same store with the beginning dropped, as retention does it: jobs that waited or ran then are still in the
+    # trace
     with closing(sqlite3.connect(operated)) as source, closing(sqlite3.connect(tmp_path / "cut.db")) as cut:
         source.backup(cut)
         cut.execute("DELETE FROM checkpoint WHERE seq = (SELECT min(seq) FROM checkpoint)")
@@ -142,6 +150,23 @@ def test_it_can_be_compared_under_any_policy(operated: Path, tmp_path: Path) -> 
     )
     result = slotwise.simulate(str(tmp_path / "day.toml"), policy="best-fit")
     assert result.mean_queue.mean >= 0
+
+
+def test_yesterday_under_other_policies_and_sizes(operated: Path) -> None:
+    """`compare --journal` straight from the store, which nothing changes."""
+    kept = operated.read_bytes()
+    mean: dict[tuple[str, int], float] = {}
+    for count in (3, 9):
+        told = CliRunner().invoke(
+            APP,
+            ["--journal", str(operated), "--policy", "best-fit,first-fit", "--set", f"cluster.servers.a.count={count}", "--json"],
+        )  # fmt: skip
+        assert told.exit_code == 0, told.output
+        mean |= {(one["policy"], count): one["mean_queue"]["mean"] for one in json.loads(told.stdout)["results"]}
+    assert {policy for policy, _ in mean} == {"best-fit", "first-fit"}
+    for policy in ("best-fit", "first-fit"):
+        assert mean[policy, 9] < mean[policy, 3], "with three times as many servers, fewer jobs wait"
+    assert operated.read_bytes() == kept
 
 
 def test_what_is_damaged_is_told(operated: Path, tmp_path: Path) -> None:

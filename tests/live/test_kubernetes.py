@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +14,9 @@ from processes import PATIENCE
 
 from slotwise.live.engines.kubernetes.access import fixed
 from slotwise.live.engines.kubernetes.engine import KubernetesEngine
-from slotwise.live.engines.kubernetes.http import Access
+from slotwise.live.engines.kubernetes.http import Access, ApiClient
+from slotwise.live.engines.kubernetes.lease import Lease
+from slotwise.live.engines.protocol import Troubled
 from slotwise.live.replay import replay
 from slotwise.live.service import Service
 from slotwise.live.settings import setup_of
@@ -169,6 +172,23 @@ def test_what_cannot_be_honoured_is_not_bound_and_says_why(cluster: Cluster) -> 
     until(lambda: api.node_of(pods[2]) == "n1")
 
 
+def test_the_status_tells_of_pods_that_the_scheduler_does_not_get_and_of_the_api_server(cluster: Cluster) -> None:
+    api = cluster.api
+    api.node("n1", 4)
+    service = cluster.serve()
+    engine = service.engine
+    assert isinstance(engine, Troubled)
+    assert engine.troubles() == []
+    api.pod("gated", "1", spec={"schedulingGates": [{"name": "later"}]})
+    api.pod("b", "1", spec={"hostNetwork": True, "resourceClaims": [{"name": "gpu"}]})
+    api.pod("a", "1", spec={"resourceClaims": [{"name": "gpu"}]})
+    until(lambda: any("scheduled: 2, such as default/a: this scheduler" in one for one in engine.troubles()))
+    with api.failing(500, "GET"):
+        api.cut_watches()
+        until(lambda: any("the API server: /api/v1/nodes: 500" in one for one in engine.troubles()))
+    until(lambda: len(engine.troubles()) == 1)
+
+
 def test_anti_affinity_of_running_pods_keeps_others_out(cluster: Cluster) -> None:
     api = cluster.api
     api.node("n1", 4)
@@ -252,6 +272,79 @@ def test_a_version_too_old_is_answered_by_a_new_list(cluster: Cluster, inside: b
         api.forget_history()
     until(lambda: api.node_of(pod) == "n2")
     until(lambda: cluster.is_in(service, gone, "cancelled"))
+
+
+def test_what_a_watch_never_tells_is_found_by_the_next_list(cluster: Cluster) -> None:
+    api = cluster.api
+    api.node("n1", 2)
+    service = cluster.serve(relist=0.2)
+    first = api.pod("first", "2")
+    until(lambda: api.node_of(first) == "n1")
+    until(lambda: cluster.is_in(service, first, "placed"))
+    api.mute = True
+    api.delete(first)
+    api.node("n2", 4)
+    late = api.pod("late", "3")
+    until(lambda: api.node_of(late) == "n2")
+    until(lambda: cluster.is_in(service, first, "cancelled"))
+    api.delete(late)
+    api.delete("/api/v1/nodes/n2")
+    until(lambda: "n2" not in service.loop.ledger.servers)
+    assert len(api.bindings) == 2
+
+
+@pytest.mark.parametrize("year", ["1999", "2099"])
+def test_clocks_of_nodes_and_the_api_server_decide_nothing(cluster: Cluster, year: str) -> None:
+    api = cluster.api
+    api.node("n1", 4)
+    began = time.time()
+    service = cluster.serve()
+    pod = api.pod("a", "1")
+    until(lambda: api.node_of(pod) == "n1")
+    moment = f"{year}-01-01T00:00:00Z"
+
+    def change(phase: str, state: dict[str, Any]) -> None:
+        told = {"phase": phase, "startTime": moment, "containerStatuses": [{"name": "c", "state": state}]}
+        api.update(pod, lambda one: one["status"].update(told))
+
+    change("Running", {"running": {"startedAt": moment}})
+    until(lambda: cluster.is_in(service, pod, "running"))
+    change("Succeeded", {"terminated": {"exitCode": 0, "startedAt": moment, "finishedAt": moment}})
+    until(lambda: cluster.is_in(service, pod, "done"))
+    job = cluster.job(service, pod)
+    moments = [began, job.submitted, job.placed, job.started, job.ended, time.time()]
+    assert None not in moments
+    assert moments == sorted(moments)  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize("year", ["1999", "2099"])
+def test_a_lease_counts_by_the_clock_of_who_watches_it(
+    cluster: Cluster, year: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A holder whose clock is wrong keeps its lease as long as it renews it, and loses it when it does not."""
+    api, now = cluster.api, 1000.0
+    monkeypatch.setattr("slotwise.live.engines.kubernetes.lease.time.monotonic", lambda: now)
+    path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/slotwise"
+    moment = f"{year}-01-01T00:00:00.000000Z"
+    spec = {"holderIdentity": "other", "leaseDurationSeconds": 15, "renewTime": moment, "acquireTime": moment}
+    api.put(path, {"metadata": {"name": "slotwise"}, "spec": spec})
+
+    async def tries() -> list[str | None]:
+        nonlocal now
+        client = ApiClient(Access(api.url, None, fixed({})))
+        lease, found = Lease(client, "default", "slotwise", "me"), []
+        for renewed in (False, True, True, False):
+            if renewed:
+                api.update(path, lambda one: None)
+            found.append(await lease._try())
+            now += 14.0
+        now += 2.0
+        found.append(await lease._try())
+        client.close()
+        return found
+
+    # the last renewal is seen at 1028; at 1042 the lease is 14 s old, at 1058 it is 30
+    assert asyncio.run(tries()) == ["other", "other", "other", "other", None]
 
 
 def test_events_told_twice_change_nothing(cluster: Cluster) -> None:

@@ -10,8 +10,9 @@ import pytest
 
 from slotwise.errors import InputError
 from slotwise.live.engines.kubernetes.capacities import LEVELS, MOST, level_for, round_down, rounded
+from slotwise.live.engines.kubernetes.mirror import MOST_REFERRED, Mirror
 from slotwise.live.engines.kubernetes.nodes import read_node
-from slotwise.live.engines.kubernetes.pods import demand, how_ended, machine_size, read_pod, unsupported
+from slotwise.live.engines.kubernetes.pods import Pod, demand, how_ended, machine_size, read_pod, unsupported
 from slotwise.live.engines.kubernetes.quantities import amount, quantity
 from slotwise.live.engines.kubernetes.selectors import (
     NodeFacts,
@@ -304,3 +305,33 @@ def test_only_waiting_pods_of_this_scheduler_are_read_for_constraints() -> None:
     assert read_pod(pod, "other").constraints == ()
     pod["spec"]["nodeName"] = "n"
     assert read_pod(pod, "slotwise").constraints == ()
+
+
+def test_a_pod_for_one_node_splits_one_node_off_and_is_forgotten_later() -> None:
+    mirror = Mirror("slotwise")
+    names = [f"n{n}" for n in range(MOST_REFERRED + 8)]
+    size = {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}}
+    mirror.list_nodes(
+        read_node({"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}, "status": size})
+        for name in names
+    )
+
+    def pinned(name: str, node: str = "") -> Pod:
+        selector = {"schedulerName": "slotwise", "nodeSelector": {"kubernetes.io/hostname": name}}
+        return read_pod(
+            {"metadata": {"uid": name, "name": name}, "spec": selector | {"nodeName": node}}, "slotwise"
+        )
+
+    def kinds() -> int:
+        mirror.facts()
+        return len({tuple(sorted(one.labels.items())) for one in mirror.servers()})
+
+    mirror.see_pod(pinned("n0"))
+    assert kinds() == 2
+    for name in names:
+        mirror.see_pod(pinned(name))
+    assert kinds() == len(names)
+    for name in names[1:]:
+        mirror.see_pod(pinned(name, node=name))
+    mirror.retell()
+    assert kinds() == 2

@@ -24,6 +24,7 @@ from real_kubernetes import ROOT, RealKubernetes, Recorder, pod, violations
 
 from slotwise.live.replay import replay
 from slotwise.live.store import open_store
+from slotwise.live.store.records import Query
 
 pytestmark = [
     pytest.mark.system,
@@ -56,8 +57,10 @@ class Serving:
         self.store = f"sqlite:///{folder}/slotwise.db"
         self.log = folder / "serve.log"
         self.process: subprocess.Popen[str] | None = None
+        self._before = 0
 
     def start(self) -> None:
+        self._before = self._listened()
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
                 [
@@ -66,6 +69,19 @@ class Serving:
                 ],
                 stdout=log, stderr=log, text=True, env=os.environ | {"XDG_STATE_HOME": str(self.folder / "state")},
             )  # fmt: skip
+
+    def _listened(self) -> int:
+        return self.log.read_text().count("listening on") if self.log.exists() else 0
+
+    def listens(self) -> bool:
+        """Return whether the service has started; start it anew if it has ended."""
+        self.revive()
+        return self._listened() > self._before
+
+    def revive(self) -> None:
+        """Start the service anew if it has ended, as a Deployment does: it ends if it cannot renew its lease."""
+        if self.process is not None and self.process.poll() is not None:
+            self.start()
 
     def end(self, number: int = signal.SIGTERM) -> None:
         if self.process is not None:
@@ -144,6 +160,79 @@ def test_pods_are_bound_run_and_end_with_the_least_rights(api: RealKubernetes, s
     assert "403" not in log, log
 
 
+CLAIMS = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "a-gpu"}]}
+TERM = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+SPREAD = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", **TERM}
+DISK = {"name": "data", "persistentVolumeClaim": {"claimName": "disk"}}
+PORT = {"name": "c", "image": "none", "ports": [{"containerPort": 80, "hostPort": 80}]}
+NOT_HONOURED: dict[str, tuple[dict[str, Any], str]] = {
+    "near": ({"affinity": {"podAffinity": {REQUIRED: [TERM]}}}, "required pod affinity"),
+    "away": ({"affinity": {"podAntiAffinity": {REQUIRED: [TERM]}}}, "required pod anti-affinity"),
+    "spread": ({"topologySpreadConstraints": [SPREAD]}, "topology spread constraint over kubernetes.io/hostname"),
+    "disk": ({"volumes": [DISK]}, "volume data is of kind persistentVolumeClaim"),
+    "device": (CLAIMS, "resource claims"),
+    "port": ({"containers": [PORT]}, "host port 80"),
+    "nowhere": ({"nodeSelector": {"disk": "nvme"}}, "none of 1 nodes meets: disk = nvme"),
+}
+
+
+def condition_of(one: dict[str, Any]) -> dict[str, str]:
+    """Return the condition PodScheduled of a pod."""
+    found: list[dict[str, str]] = one["status"].get("conditions") or []
+    return next((c for c in found if c["type"] == "PodScheduled"), {})
+
+
+def test_what_is_not_honoured_is_told_and_gates_and_priorities_are_respected(
+    api: RealKubernetes, serving: Serving
+) -> None:
+    api.create(api.node("n1", 1, "4Gi"))
+    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
+    urgent = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}}
+    api.create({**urgent, "value": 1000})
+    for name, (spec, _) in NOT_HONOURED.items():
+        api.create(pod(name, "10m", spec=spec))
+    api.create(pod("gated", "10m", spec={"schedulingGates": [{"name": "example.com/wait"}]}, seconds=0.5))
+    api.create(pod("earlier", "900m", seconds=0.5))
+    api.create(pod("urgent", "900m", namespace="team", spec={"priorityClassName": "urgent"}, seconds=0.5))
+    recorder = Recorder(api)
+    serving.start()
+    until(lambda: sum("bound" in one for one in list(recorder.times.values())) >= 2, "two pods are bound")
+
+    def told() -> bool:
+        found = {one["metadata"]["name"]: condition_of(one) for one in api.pods()}
+        notes = [
+            (one["regarding"]["name"], one["note"])
+            for one in api.call("GET", "/apis/events.k8s.io/v1/namespaces/default/events")["items"]
+            if one["reason"] == "FailedScheduling"
+        ]
+        return all(
+            text in found[name].get("message", "")
+            and found[name]["reason"] == "Unschedulable"
+            and any(about == name and text in note for about, note in notes)
+            for name, (_, text) in NOT_HONOURED.items()
+        )
+
+    until(told, "conditions and events with the reasons")
+    api.call(
+        "PATCH",
+        "/api/v1/namespaces/default/pods/gated",
+        {"spec": {"schedulingGates": None}},
+        "application/merge-patch+json",
+    )
+    until(lambda: sum("bound" in one for one in list(recorder.times.values())) >= 3, "the pod without its gate")
+    recorder.close()
+    bound = [one["metadata"]["name"] for _, one in recorder.events if one["spec"].get("nodeName")]
+    assert list(dict.fromkeys(bound)) == ["urgent", "earlier", "gated"]
+    serving.end()
+    store = open_store(serving.store)
+    try:
+        tenants = {one.name: one.tenant for one in store.jobs(Query())}
+    finally:
+        store.close()
+    assert tenants == {"team/urgent": "team", "default/earlier": "default", "default/gated": "default"}
+
+
 def test_kills_of_everything_leave_each_pod_bound_once_and_no_node_overfull(
     api: RealKubernetes, serving: Serving
 ) -> None:
@@ -151,11 +240,13 @@ def test_kills_of_everything_leave_each_pod_bound_once_and_no_node_overfull(
     nodes = a_cluster(api, rng, NODES)
     recorder = Recorder(api)
     serving.start()
-    api.create_all([a_pod(rng, f"p{n}", seconds=2.0) for n in range(PODS)])
     deleted: set[str] = set()
-    for kill in range(KILLS):
-        time.sleep(rng.uniform(0.5, 3.0))
-        serving.end(signal.SIGKILL)
+
+    def bound() -> int:
+        return sum("bound" in one for one in list(recorder.times.values()))
+
+    def break_something(kill: int) -> None:
+        """Kill the API server or etcd, or delete a node."""
         if kill % 5 == 2:
             api.kill("kube-apiserver", wait=True)
         if kill % 5 == 4:
@@ -164,17 +255,30 @@ def test_kills_of_everything_leave_each_pod_bound_once_and_no_node_overfull(
             name = rng.choice([one for one in nodes if one not in deleted])
             deleted.add(name)
             api.call("DELETE", f"/api/v1/nodes/{name}")
-            for one in api.pods(f"fieldSelector=spec.nodeName={name}"):  # as the garbage collector would
-                api.call(
-                    "DELETE",
-                    f"/api/v1/namespaces/default/pods/{one['metadata']['name']}",
-                    {"gracePeriodSeconds": 0},
-                )
+
+    for kill in range(KILLS):
+        before = bound()
+        api.create_all([a_pod(rng, f"p{n}", seconds=2.0) for n in range(kill, PODS, KILLS)])
+        if kill % 4:  # each fourth service is killed while it starts
+            until(lambda before=before: serving.listens() and bound() > before, "the service binds")  # type: ignore[misc]
+        time.sleep(rng.uniform(0.1, 2.0))
+        if kill % 2:  # under the service, or while there is none
+            break_something(kill)
+        serving.end(signal.SIGKILL)
+        if not kill % 2:
+            break_something(kill)
         serving.start()
-    until(
-        lambda: all(one["status"]["phase"] in ("Succeeded", "Failed") for one in api.pods("limit=100000")),
-        "all pods end",
-    )
+
+    def over() -> bool:
+        serving.revive()
+        left = [one for one in api.pods("limit=100000") if one["status"]["phase"] not in ("Succeeded", "Failed")]
+        for one in left:
+            if one["spec"].get("nodeName") in deleted:  # as the garbage collector would
+                path = f"/api/v1/namespaces/default/pods/{one['metadata']['name']}"
+                api.call("DELETE", path, {"gracePeriodSeconds": 0})
+        return not left
+
+    until(over, "all pods end")
     recorder.close()
     assert violations(recorder.events, nodes) == []
     found = api.pods("limit=100000")
@@ -187,7 +291,11 @@ def test_kills_of_everything_leave_each_pod_bound_once_and_no_node_overfull(
         store.close()
     assert again.differences == []
     assert again.placements >= PODS - sum(kind == "DELETED" for kind, _ in recorder.events)
-    print(f"{PODS} pods, {NODES} nodes, {KILLS} kills, {len(deleted)} nodes deleted: {again.placements} placements")
+    starts = serving.log.read_text().count("listening on")
+    print(
+        f"{PODS} pods, {NODES} nodes, {KILLS} kills, {starts} of {KILLS + 1} services began to listen, "
+        f"{len(deleted)} nodes deleted: {again.placements} placements"
+    )
 
 
 def test_a_standby_takes_over(api: RealKubernetes, serving: Serving, tmp_path: Path) -> None:

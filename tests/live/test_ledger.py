@@ -19,8 +19,9 @@ from slotwise.live.clock import Clock
 from slotwise.live.demands import find_type
 from slotwise.live.engines.protocol import Ended, Lost, Refused, ServerDrained, ServerLost, ServerUp, Started
 from slotwise.live.engines.simulated import SimulatedEngine, exponential
-from slotwise.live.ledger import REFUSALS, Ledger, NewJob
+from slotwise.live.ledger import REFUSALS, Ledger
 from slotwise.live.loop import KeyConflictError, Loop, NotReadyError
+from slotwise.live.newjob import NewJob
 from slotwise.live.replay import replay
 from slotwise.live.restart import Setup, load
 from slotwise.live.retention import Retention
@@ -245,7 +246,7 @@ def test_specs_and_ranges() -> None:
     assert json.loads(body_of(spec)) == {"argv": ["a", "b"], "env": {"X": "1"}, "needs": {"cpu": 1.0}}
     assert body_of(checked({"argv": ["a"]})) == '{"argv":["a"]}'
     wrong_ones: list[dict[str, object]] = [
-        {"argv": []}, {"argv": [""]}, {"argv": ["a\0b"]}, {}, {"argv": ["a"], "shell": True}, {"argv": ["a"], "env": {"A=B": "1"}},
+        {"argv": []}, {"argv": [""]}, {"argv": ["a\0b"]}, {"argv": ["a"], "shell": True}, {"argv": ["a"], "env": {"A=B": "1"}},
         {"argv": ["a"], "array": "5-1"}, {"argv": ["a"], "needs": {"cpu": -1}}, {"argv": ["a"], "on_loss": "ignore"},
     ]  # fmt: skip
     for wrong_one in wrong_ones:

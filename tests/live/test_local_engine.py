@@ -20,10 +20,10 @@ from processes import PATIENCE, gone, kill_supervisor
 
 from slotwise.live.engines.local import LocalEngine
 from slotwise.live.engines.machine import Machine
-from slotwise.live.engines.protocol import Ended, Fact, Lost, ServerUp, Start, Started, Unknown
+from slotwise.live.engines.protocol import Ended, Fact, Lost, ServerUp, Start, Started, UnknownAttempt
 from slotwise.live.engines.supervisor.claims import boot
 from slotwise.live.engines.supervisor.outputs import output_path, sweep
-from slotwise.live.engines.supervisor.processes import Running, ask_to_end, kill_late, start_time
+from slotwise.live.engines.supervisor.processes import RunningProcess, ask_to_end, kill_late, start_time
 
 SERVERS = {"a": ServerUp("a", {"cpu": 2, "memory": 1000})}
 
@@ -138,14 +138,14 @@ def test_a_service_that_wakes_up_late_is_sent_away(folder: Path, tmp_path: Path)
     new = Driver(folder, epoch=2)
     try:
         new.engine.settled([(1, 1)])
-        assert new.engine.known([(1, 1, "a")]) == {(1, 1): Unknown()}
+        assert new.engine.known([(1, 1, "a")]) == {(1, 1): UnknownAttempt()}
         assert old.engine._reader is not None
         old.engine._reader.join(PATIENCE)  # it was sent away
         assert not old.engine._reader.is_alive()
         old.start(1, *command, cwd=str(tmp_path))
         new.start(2, "true")
         new.until_ended(2)
-        assert new.engine.known([(1, 1, "a")]) == {(1, 1): Unknown()}
+        assert new.engine.known([(1, 1, "a")]) == {(1, 1): UnknownAttempt()}
         assert (tmp_path / "ran").read_text() == "\n"
     finally:
         for driver in (old, new):
@@ -165,11 +165,11 @@ def test_jobs_go_on_without_the_service(folder: Path) -> None:
     wait_for(lambda: "E 1 1 4" in (folder / "log").read_text())
     third = Driver(folder)
     known = third.engine.known([(1, 1, "a"), (2, 1, "a")])
-    assert known[2, 1] == Unknown()
+    assert known[2, 1] == UnknownAttempt()
     assert isinstance(known[1, 1], Ended)
     assert known[1, 1].exit_code == 4
     third.engine.settled([(1, 1)])
-    assert third.engine.known([(1, 1, "a")])[1, 1] == Unknown()
+    assert third.engine.known([(1, 1, "a")])[1, 1] == UnknownAttempt()
     assert supervisor_of(folder) == pid
     third.engine.close()
 
@@ -211,7 +211,10 @@ def test_a_claim_without_a_process_is_not_started_again(folder: Path) -> None:
     ends = driver.until_ended(1, 2)
     assert isinstance(ends[1], Lost)
     assert isinstance(ends[2], Lost)
-    assert driver.engine.known([(3, 1, "a"), (4, 1, "a")]) == {(3, 1): Ended(3, 1, 0, 1.5), (4, 1): Unknown()}
+    assert driver.engine.known([(3, 1, "a"), (4, 1, "a")]) == {
+        (3, 1): Ended(3, 1, 0, 1.5),
+        (4, 1): UnknownAttempt(),
+    }
     assert not (folder / "twice").exists()
     driver.engine.close()
 
@@ -219,7 +222,7 @@ def test_a_claim_without_a_process_is_not_started_again(folder: Path) -> None:
 def test_after_the_machine_went_down(folder: Path) -> None:
     """Lines of the log may be missing then, so what has no end in it may have run: it is lost, once and for all, and is not started again."""
     folder.mkdir()
-    (folder / "log").write_text("B another-boot\nC 1 1\nC 2 1\nP 2 1 1 5\nE 3 1 0 1.5\n")
+    (folder / "log").write_text("B another-boot\nC 1 1\nC 2 1\nP 2 1 999999 5\nE 3 1 0 1.5\n")
     driver = Driver(folder)
     known = driver.engine.known([(n, 1, "a") for n in (1, 2, 3, 4)])  # of the fourth nothing was synced
     assert isinstance(known[1, 1], Lost)
@@ -236,7 +239,7 @@ def test_after_the_machine_went_down(folder: Path) -> None:
     again = Driver(folder)  # in the same boot: what it never heard of has never run
     known = again.engine.known([(n, 1, "a") for n in (4, 6)])
     assert isinstance(known[4, 1], Lost)
-    assert known[6, 1] == Unknown()
+    assert known[6, 1] == UnknownAttempt()
     again.engine.close()
     assert not (folder / "twice").exists()
 
@@ -244,7 +247,7 @@ def test_after_the_machine_went_down(folder: Path) -> None:
 def test_a_supervisor_without_a_log_starts_nothing_that_may_have_run(folder: Path) -> None:
     driver = Driver(folder)
     assert isinstance(driver.engine.known([(1, 1, "a")])[1, 1], Lost)
-    assert driver.engine.known([(2, 1, "a")])[2, 1] == Unknown()  # asked for later: it was placed since
+    assert driver.engine.known([(2, 1, "a")])[2, 1] == UnknownAttempt()  # asked for later: it was placed since
     driver.start(2, "true")
     assert isinstance(driver.until_ended(2)[2], Ended)
     driver.engine.close()
@@ -449,12 +452,12 @@ def test_a_damaged_log_keeps_no_supervisor_from_starting(tmp_path: Path, damage:
 def test_no_signal_goes_to_a_number_that_another_process_has(tmp_path: Path) -> None:
     other = subprocess.Popen(["sleep", "1000"], start_new_session=True)
     try:
-        stale = Running(other.pid, "1")
+        stale = RunningProcess(other.pid, "1")
         ask_to_end(stale, 0.0)
         stale.kill_at = 1.0
         kill_late(stale, 2.0)
         assert start_time(other.pid)
-        mine = Running(other.pid, start_time(other.pid))
+        mine = RunningProcess(other.pid, start_time(other.pid))
         ask_to_end(mine, 0.0)
         assert other.wait(PATIENCE) == -signal.SIGTERM
     finally:
@@ -471,7 +474,7 @@ def test_a_group_is_ended_after_its_first_process_has_gone(tmp_path: Path) -> No
     since, child = start_time(leader.pid, zombies=True), int(leader.stderr.readline())
     leader.wait(PATIENCE)
     assert start_time(child)
-    ask_to_end(Running(leader.pid, since), 10.0)
+    ask_to_end(RunningProcess(leader.pid, since), 10.0)
     assert os.read(read, 1) == b"", "its end of the pipe is closed when it has ended"
     os.close(read)
     leader.stderr.close()

@@ -10,7 +10,8 @@ from prometheus_client import generate_latest
 
 from slotwise.live import metrics
 from slotwise.live.engines.protocol import Ended, ServerUp
-from slotwise.live.ledger import Ledger, NewJob
+from slotwise.live.ledger import Ledger
+from slotwise.live.newjob import NewJob
 from slotwise.live.restart import Setup
 from slotwise.model import Cluster, JobType, ServerClass
 from slotwise.scheduling.figures import Moment
@@ -74,6 +75,18 @@ def test_figures(seed: int) -> None:
                     n += 1
                 more += n
             assert found.room[name] == more, (name, step)
+
+
+def test_jobs_count_with_what_they_request() -> None:
+    """Not with the larger demand of the type that was made for them."""
+    ledger = Ledger(SETUP.core())
+    ledger.server_up(ServerUp("a", {}, server_class="small"), 1.0)
+    ledger.submit([NewJob("t", None, {"cpu": 0.9, "memory": 190.0}, {})] * 5, 2.0)
+    assert len(ledger.live) == 4
+    found = Moment.of(ledger.core).figures()
+    assert found.used == pytest.approx({"cpu": 3.6, "memory": 760.0})
+    ledger.drain("a", 3.0)
+    assert Moment.of(ledger.core).figures().used == found.used
 
 
 def test_all_that_was_promised_is_shown() -> None:

@@ -7,10 +7,9 @@ from protocol_model import Rules, explore
 
 
 def test_the_protocol_holds_in_every_order() -> None:
-    for submissions in ((1, 2), (2, 1)):
-        found = explore(Rules(), submissions)
-        assert found.violation is None, (found.violation, found.path)
-        assert found.states > 1000
+    found = explore(Rules())
+    assert found.violation is None, (found.violation, found.path)
+    assert found.states > 20_000
 
 
 @pytest.mark.parametrize(

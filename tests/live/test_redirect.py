@@ -33,6 +33,20 @@ def test_streams_go_to_files(tmp_path: Path) -> None:
     assert ran({"stderr": f"{tmp_path}/e"}).stdout == "out\n"
 
 
+def test_files_are_appended_to_on_request(tmp_path: Path) -> None:
+    for _ in range(2):
+        ran({"stdout": f"{tmp_path}/out", "stderr": f"{tmp_path}/out", "append": True})
+        ran({"stderr": f"{tmp_path}/err"})
+    assert (tmp_path / "out").read_text() == "out\nerr\n" * 2
+    assert (tmp_path / "err").read_text() == "err\n"
+
+
+def test_a_folder_with_the_number_of_the_job_is_made(tmp_path: Path) -> None:
+    ran({"stdout": f"{tmp_path}/%A/%j/out", "stderr": f"{tmp_path}/%j-%t/err"})
+    assert (tmp_path / "8/8/out").read_text() == "out\n"
+    assert (tmp_path / "8-2/err").read_text() == "err\n"
+
+
 @pytest.mark.parametrize("key", ["stdin", "stdout", "stderr"])
 def test_a_file_that_cannot_be_opened_is_told(tmp_path: Path, key: str) -> None:
     done = ran({key: f"{tmp_path}/none/x"})

@@ -22,7 +22,7 @@ from processes import PATIENCE, Process, gone
 from slotwise.live.client import Client
 from slotwise.live.client import Job as Shown
 from slotwise.live.engines.slurm import SlurmEngine
-from slotwise.live.ledger import NewJob
+from slotwise.live.newjob import NewJob
 from slotwise.live.service import Service
 from slotwise.live.settings import cluster_from, setup_of
 from slotwise.live.store import Query, open_store
@@ -33,8 +33,8 @@ JOBS = int(os.environ.get("SLOTWISE_SLURM_JOBS", "60"))
 SLURM = Path(os.environ.get("SLOTWISE_TEST_SLURM", "/nonexistent"))
 RECORDS = SLURM / "records"
 NODES = ("node1", "node2", "node3", "node4")
+# Daemons that this test has killed.
 killed: list[str] = []
-"""daemons that this test has killed"""
 
 
 def command(*argv: str, text: str | None = None) -> str:
@@ -75,7 +75,8 @@ def heal() -> bool:
 
 
 def saved() -> None:
-    """Wait until the controller has written down what it knows now: if it is killed before, it forgets jobs, and nobody else has them."""
+    """Wait until the controller has written down what it knows now: if it is killed before, it forgets jobs that are
+    kept nowhere else."""
     now = time.time()
     pass_numbers(1)  # without a change it would write nothing
     until(lambda: (SLURM / "state" / "job_state").stat().st_mtime > now)
@@ -235,7 +236,7 @@ def test_users_jobs_of_all_kinds(running: Service, folder: Path) -> None:
 
 
 def test_a_placement_has_a_deadline(folder: Path) -> None:
-    """Somebody else uses the node: the placement is taken back, and the job runs when there is room."""
+    """Another user's job holds the node: the placement is taken back, and the job runs when the node is free."""
     others = command("sbatch", "--parsable", "-p", "main", "-w", "node4", "-c", "8", "--mem=100M", "-o", "/dev/null",
                      text="#!/bin/sh\nsleep 600\n").strip()  # fmt: skip
     until(lambda: "RUNNING" in command("squeue", "-h", "-j", others, "-o", "%T"))

@@ -25,20 +25,20 @@ from slotwise.live.engines.protocol import (
     Start,
     Withdrawn,
 )
-from slotwise.live.engines.slurm import Placed, SlurmEngine
-from slotwise.live.engines.slurm_arrivals import Arrivals
-from slotwise.live.engines.slurm_commands import SEPARATOR, Row, SlurmError
-from slotwise.live.engines.slurm_records import Foreign, Records
+from slotwise.live.engines.slurm import SlurmAttempt, SlurmEngine
+from slotwise.live.engines.slurm_arrivals import SeenArrivals
+from slotwise.live.engines.slurm_commands import SEPARATOR, QueueRow, SlurmError
+from slotwise.live.engines.slurm_records import Foreign, SlurmRecords
 
 KEY = (7, 1)
 JOB = Foreign("12", 1_000_000, os.getuid(), "c0ffee", 0.0, 5.5)
 
 
 @pytest.fixture
-def records(tmp_path: Path) -> Records:
+def records(tmp_path: Path) -> SlurmRecords:
     shared = tmp_path / "shared"
     shared.mkdir()
-    made = Records(tmp_path / "own", shared)
+    made = SlurmRecords(tmp_path / "own", shared)
     made.open()
     return made
 
@@ -47,12 +47,12 @@ def start(argv: list[str], **spec: Any) -> Start:
     return Start(*KEY, "node1", {"argv": argv, **spec}, {"cpu": 1.0})
 
 
-def execute(records: Records, *argv: str, **spec: Any) -> subprocess.CompletedProcess[str]:
+def execute(records: SlurmRecords, *argv: str, **spec: Any) -> subprocess.CompletedProcess[str]:
     text = records.script(start(list(argv), **spec))
     return subprocess.run(["sh", "-s"], input=text, capture_output=True, text=True, check=False)
 
 
-def test_a_script_is_executed_once_and_tells_how_it_ended(records: Records, tmp_path: Path) -> None:
+def test_a_script_is_executed_once_and_tells_how_it_ended(records: SlurmRecords, tmp_path: Path) -> None:
     script = 'echo "$A $SLOTWISE_JOB_ID $SLOTWISE_ARRAY_INDEX $(pwd)"; exit 9'
     options = {"env": {"A": "b 'c'"}, "cwd": str(tmp_path), "array_index": 4}
     assert not records.claimed(KEY)
@@ -63,11 +63,11 @@ def test_a_script_is_executed_once_and_tells_how_it_ended(records: Records, tmp_
     assert (again.returncode, again.stdout, records.exit_code(KEY)) == (0, "", 9)
 
 
-def test_variables_that_a_shell_cannot_name(records: Records) -> None:
+def test_variables_that_a_shell_cannot_name(records: SlurmRecords) -> None:
     assert "odd-name=2\n" in execute(records, "env", env={"odd-name": "2"}, cwd="/").stdout
 
 
-def test_what_was_taken_back_is_not_executed(records: Records) -> None:
+def test_what_was_taken_back_is_not_executed(records: SlurmRecords) -> None:
     assert records.claim(KEY)
     assert records.claim(KEY)  # a service that starts anew may not remember
     assert execute(records, "echo", "ran").stdout == ""
@@ -77,18 +77,18 @@ def test_what_was_taken_back_is_not_executed(records: Records) -> None:
 @pytest.mark.parametrize(
     ("argv", "code"), [(["/no/such/command"], 127), (["sh", "-c", "kill -9 $$"], 137), (["true"], 0)]
 )
-def test_codes_of_a_shell(records: Records, argv: list[str], code: int) -> None:
+def test_codes_of_a_shell(records: SlurmRecords, argv: list[str], code: int) -> None:
     execute(records, *argv, cwd="/")
     assert records.exit_code(KEY) == code
 
 
-def test_a_folder_that_is_not_there(records: Records) -> None:
+def test_a_folder_that_is_not_there(records: SlurmRecords) -> None:
     done = execute(records, "echo", "ran", cwd="/no/such/folder")
     assert (done.stdout, records.exit_code(KEY)) == ("", 125)
     assert "/no/such/folder" in done.stderr
 
 
-def test_a_folder_of_claims_that_is_not_there(records: Records) -> None:
+def test_a_folder_of_claims_that_is_not_there(records: SlurmRecords) -> None:
     text = records.script(start(["echo", "ran"]))
     (records.folder / "claims").rmdir()
     done = subprocess.run(["sh", "-s"], input=text, capture_output=True, text=True, check=False)
@@ -96,7 +96,7 @@ def test_a_folder_of_claims_that_is_not_there(records: Records) -> None:
     assert "cannot write" in done.stderr
 
 
-def test_a_signal_goes_on_to_the_command(records: Records) -> None:
+def test_a_signal_goes_on_to_the_command(records: SlurmRecords) -> None:
     text = records.script(start(["sh", "-c", "trap 'exit 3' TERM; echo up; while :; do sleep 0.01; done"], cwd="/"))
     with subprocess.Popen(["sh", "-c", text], stdout=subprocess.PIPE, text=True) as shell:
         assert shell.stdout is not None
@@ -113,14 +113,14 @@ def test_a_signal_at_the_end_does_not_hide_the_code(tmp_path: Path, shell: str) 
         pytest.skip(f"there is no {shell}")
     ends = "outer=$(cut -d' ' -f4 /proc/$PPID/stat); trap 'exit 3' TERM; kill -TERM $outer; kill -TERM $$; while :; do :; done"
     for n in range(25):
-        records = Records(tmp_path / f"a folder {n}", None)
+        records = SlurmRecords(tmp_path / f"a folder {n}", None)
         records.open()
         text = records.script(start(["sh", "-c", ends], cwd="/"))
         assert subprocess.run([shell, "-c", text], check=False).returncode == 3
         assert records.exit_code(KEY) == 3
 
 
-def test_the_lines_of_the_sites_plugin(records: Records, tmp_path: Path) -> None:
+def test_the_lines_of_the_sites_plugin(records: SlurmRecords, tmp_path: Path) -> None:
     """What job_submit.lua puts into users' scripts: executed once, with the script's own code; elsewhere it is not in the way."""
     lua = (Path(__file__).parents[2] / "packaging/slurm/job_submit.lua").read_text()
     lines = lua.split("local lines = [[\n")[1].split("]]")[0]
@@ -144,7 +144,7 @@ def test_the_lines_of_the_sites_plugin(records: Records, tmp_path: Path) -> None
     assert (run(away).returncode, run(away).stdout) == (6, "ran\n")
 
 
-def test_another_users_record_proves_nothing(records: Records) -> None:
+def test_another_users_record_proves_nothing(records: SlurmRecords) -> None:
     assert records.shared is not None
     (records.shared / f"12-{JOB.records}.ended").write_text("0\n")
     assert records.ended(JOB) == 0
@@ -153,7 +153,7 @@ def test_another_users_record_proves_nothing(records: Records) -> None:
     assert records.ended(JOB._replace(records="")) is None
 
 
-def test_files_are_kept_while_slurm_might_start_a_job_again(records: Records) -> None:
+def test_files_are_kept_while_slurm_might_start_a_job_again(records: SlurmRecords) -> None:
     old = time.time() - 2 * slurm_records.KEPT_SECONDS
     for key in ((1, 1), (2, 1), (3, 1)):
         records.claim(key)
@@ -206,10 +206,10 @@ def test_answers_that_will_not_change(text: str, final: bool) -> None:
     assert SlurmError(text).final is final
 
 
-ROW = Row("12", "PENDING", 0, "Resources", "watched", 1, {}, JOB.submitted, JOB.user, "", "x", "")
+ROW = QueueRow("12", "PENDING", 0, "Resources", "watched", 1, {}, JOB.submitted, JOB.user, "", "x", "")
 
 
-def own(**changes: Any) -> Row:
+def own(**changes: Any) -> QueueRow:
     return ROW._replace(**changes)
 
 
@@ -230,7 +230,12 @@ def own(**changes: Any) -> Row:
     ],
 )
 def test_what_becomes_of_our_attempts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: Row | None, claimed: bool, waited: float, expected: Any
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    row: QueueRow | None,
+    claimed: bool,
+    waited: float,
+    expected: Any,
 ) -> None:
     monkeypatch.setattr(slurm_commands, "booted", lambda: 0)
     monkeypatch.setattr(slurm, "run", lambda *command, **_: "")
@@ -238,13 +243,13 @@ def test_what_becomes_of_our_attempts(
     engine.records.open()
     if claimed:
         (engine.records.folder / "claims" / engine.records.name(KEY)).touch()
-    fact = engine._judge(KEY, Placed(None, 0.0, given=True), row, waited)
+    fact = engine._judge(KEY, SlurmAttempt(None, 0.0, given=True), row, waited)
     if expected == "started":
         assert type(fact).__name__ == "Started"
     else:
         assert isinstance(fact, expected) if expected else fact is None
     if expected is Refused:
-        assert engine.records.taken_back(KEY)  # nobody can execute it any more
+        assert engine.records.taken_back(KEY)  # no user can execute it any more
 
 
 @pytest.mark.parametrize(
@@ -284,7 +289,7 @@ def test_what_becomes_of_our_attempts(
     ],
 )
 def test_what_becomes_of_users_jobs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: Row | None, files: tuple[str, ...], job: Foreign, seen: bool,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: QueueRow | None, files: tuple[str, ...], job: Foreign, seen: bool,
     booted: int, waited: float, expected: Any,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(slurm_commands, "booted", lambda: booted)
@@ -293,7 +298,7 @@ def test_what_becomes_of_users_jobs(
     engine.records.open()
     for what in files:
         (tmp_path / f"12-{JOB.records}.{what}").touch()
-    placed = Placed(None, 0.0, job, given=True, started=seen)
+    placed = SlurmAttempt(None, 0.0, job, given=True, started=seen)
     engine._placed[KEY] = placed
     fact: Fact | None = engine._judge_foreign(KEY, placed, row, waited)
     if expected == "started":
@@ -309,7 +314,7 @@ def test_a_user_cancels_a_job_that_runs_under_a_new_controller(
     monkeypatch.setattr(slurm_commands, "booted", lambda: 9)
     engine = SlurmEngine(tmp_path / "slurm", partition="watched", records=tmp_path)
     engine.records.open()
-    placed = Placed(None, 0.0, JOB._replace(records=""), given=True)
+    placed = SlurmAttempt(None, 0.0, JOB._replace(records=""), given=True)
     for now in (1.0, 6.0, 12.0):
         engine._judge_foreign(KEY, placed, own(state="RUNNING"), now)
     fact = engine._judge_foreign(KEY, placed, own(state="CANCELLED"), 12.5)
@@ -319,9 +324,9 @@ def test_a_user_cancels_a_job_that_runs_under_a_new_controller(
 
 def test_a_number_that_is_given_again(tmp_path: Path) -> None:
     """The controller has forgotten a job that was released, and gives its number to another: that one arrives at once, whatever becomes of the first."""
-    records = Records(tmp_path / "slurm", tmp_path)
+    records = SlurmRecords(tmp_path / "slurm", tmp_path)
     records.open()
-    arrivals = Arrivals("watched", records)
+    arrivals = SeenArrivals("watched", records)
     new = own(reason="JobHeldUser", submitted=JOB.submitted + 5)
     later = [
         own(id=number, reason="JobHeldUser", submitted=JOB.submitted + 6) for number in ("100", "20_10", "20_9")
@@ -345,7 +350,7 @@ def test_nothing_is_done_to_another_job_of_the_same_number(
     monkeypatch.setattr(slurm_commands, "job", lambda number: row)
     engine = SlurmEngine(tmp_path / "slurm", partition="watched", records=tmp_path)
     engine.records.open()
-    placed = Placed(start(["x"]), 0.0, JOB)
+    placed = SlurmAttempt(start(["x"]), 0.0, JOB)
     fact = engine._release(KEY, placed)
     engine._cancel(KEY, placed)
     assert [command[:2] for command in commands] == (

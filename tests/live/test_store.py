@@ -18,6 +18,8 @@ from pathlib import Path
 import pytest
 from processes import PATIENCE
 
+from slotwise.cli.serve import backup, replay
+from slotwise.cli.serve import restore as fill
 from slotwise.errors import InputError
 from slotwise.live.store import (
     Batch,
@@ -31,6 +33,7 @@ from slotwise.live.store import (
     StoreBrokenError,
     StoreError,
     Token,
+    existing_store,
     open_store,
 )
 from slotwise.live.store.backup import restore, save
@@ -273,7 +276,7 @@ def test_stores_and_backups_of_the_first_version(tmp_path: Path, opened: Opener)
 
     columns = (1, "t", "s", "", RUNNING, "a", 1, None, None, 0, 1.0, 1.0, 1.0, None, None, None, None)
     with closing(sqlite3.connect(tmp_path / "x.db")) as base:
-        for text in statements(0, integer="INTEGER", real="REAL", on_loss="")[0][1]:
+        for text in statements(0, integer="INTEGER", real="REAL", key=lambda name: "")[0][1]:
             base.execute(text)
         base.executemany("INSERT INTO spec VALUES (?, ?)", [(1, LABELLED), (2, REQUEUED)])
         for n in (1, 2):
@@ -319,6 +322,21 @@ def test_a_foreign_or_newer_or_damaged_file_is_refused(tmp_path: Path) -> None:
         open_store(f"sqlite:///{tmp_path}/text.db")
     with pytest.raises(InputError, match="no such folder"):
         open_store(f"sqlite:///{tmp_path}/none/x.db")
+
+
+def test_reading_makes_no_store(store_url: str, opened: Opener) -> None:
+    """`slotwise backup` beside the wrong store wrote a backup of nothing, and made that store."""
+    for act in (lambda: backup(Path("nightly.gz"), store_url), lambda: replay(store_url)):
+        with pytest.raises(InputError, match="there is no store"):
+            act()
+    with pytest.raises(InputError, match="is not there"):
+        fill(Path("nothing.gz"), store_url)
+    assert not Path(store_url.removeprefix("sqlite:///")).exists()
+    opened(store_url)
+    with pytest.raises(InputError, match="there is no store"):
+        existing_store(store_url)
+    opened(store_url).become_writer()
+    existing_store(store_url).close()
 
 
 def test_the_file_is_for_its_user_only(tmp_path: Path, opened: Opener) -> None:

@@ -175,9 +175,7 @@ def test_a_store_that_is_damaged_while_it_is_used(tmp_path: Path, until: Until) 
     service = Service(open_store(url), simulated(), SETUP)
     service.loop.submit([ONE]).result(PATIENCE)
     with closing(sqlite3.connect(tmp_path / "x.db")) as other:
-        other.execute(
-            "INSERT INTO journal VALUES (1000, 0, '{}', '[]', NULL)"
-        )  # nobody but the service writes here
+        other.execute("INSERT INTO journal VALUES (1000, 0, '{}', '[]', NULL)")  # only the service writes here
         other.commit()
     asked = service.loop.submit([ONE] * 1200)
     assert isinstance(asked.exception(PATIENCE), NotReadyError)

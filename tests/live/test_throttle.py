@@ -10,12 +10,11 @@ from house import SETUP, SLOW, House
 
 from slotwise.live.engines.protocol import ServerUp
 from slotwise.live.engines.simulated import SimulatedEngine
-from slotwise.live.ledger import NewJob
+from slotwise.live.newjob import NewJob
 from slotwise.live.replay import replay
 from slotwise.live.service import Service
 from slotwise.live.spec import at_once, indices
 from slotwise.live.store import open_store
-from slotwise.live.throttle import Throttles
 
 
 def test_lists_of_indices() -> None:
@@ -35,7 +34,7 @@ def test_only_some_jobs_of_an_array_are_active(tmp_path: Path) -> None:
     house = House(tmp_path)  # a server of 4 CPUs
     try:
         array = house.submit(duration=SLOW, array="1,3,5-9%2")
-        assert states(house, array) == {"active": 2, "waiting": 5}
+        assert states(house, array) == {"active": 2, "held": 5}
         other = house.submit(duration=SLOW)
         house.until_placed(other)  # held jobs do not stand before it
         text = house.call("GET", f"/v1/jobs/{array + 2}/explain").json()["text"]
@@ -44,7 +43,7 @@ def test_only_some_jobs_of_an_array_are_active(tmp_path: Path) -> None:
         house.until_placed(array + 2)
         while states(house, array)["cancelled"] == 0:
             pass
-        assert states(house, array) == {"active": 2, "waiting": 4, "cancelled": 1}
+        assert states(house, array) == {"active": 2, "held": 4, "cancelled": 1}
         assert house.call("POST", f"/v1/jobs/{array + 3}/cancel").json()["state"] == "cancelled"
         done = house.call("POST", "/v1/jobs/cancel", json={"array": array}).json()
         assert (len(done["cancelled"]), done["errors"]) == (5, {})
@@ -79,21 +78,10 @@ def test_held_jobs_are_held_after_a_restart(tmp_path: Path) -> None:
     first.close()
     second = service()
     try:
-        assert [number in second.loop.ledger.throttles for number in numbers] == [False, False, True, True, True]
+        assert [number in second.loop.ledger.holds for number in numbers] == [False, False, True, True, True]
         second.loop.ask(lambda ledger, now: ledger.end(numbers[0], now)).result()
         while second.store.job(numbers[2]).server is None:  # type: ignore[union-attr]
             pass
-        assert [number in second.loop.ledger.throttles for number in numbers[2:]] == [False, True, True]
+        assert [number in second.loop.ledger.holds for number in numbers[2:]] == [False, True, True]
     finally:
         second.close()
-
-
-def test_the_books_of_throttles() -> None:
-    job = NewJob("t", None, {}, {})
-    throttles = Throttles()
-    throttles.add(1, 2, [1, 2], [3, 4, 5], job)
-    throttles.add(6, 9, [6, 7], [], job)
-    assert (3 in throttles, 1 in throttles, 6 in throttles, throttles.at_once(4)) == (True, False, False, 2)
-    throttles.drop(4)
-    assert [throttles.next_after(one) for one in (1, 6, 2, 3, 5)] == [(3, job), None, (5, job), None, None]
-    assert 5 not in throttles

@@ -17,8 +17,9 @@ from slotwise.errors import InputError
 from slotwise.live.durations import in_words, over_time, seconds_of
 from slotwise.live.engines.protocol import Ended
 from slotwise.live.engines.supervisor.claims import Claims
-from slotwise.live.engines.supervisor.deadlines import Deadlines, Limit, number_of
-from slotwise.live.engines.supervisor.processes import Running, start_time
+from slotwise.live.engines.supervisor.deadlines import Deadlines, number_of
+from slotwise.live.engines.supervisor.limits import Limit
+from slotwise.live.engines.supervisor.processes import RunningProcess, start_time
 from slotwise.live.time_limits import TimeLimits, by_tenant
 
 
@@ -73,11 +74,11 @@ def test_the_log_keeps_limits_until_the_end(tmp_path: Path) -> None:
     log = Claims(str(tmp_path))
     for key in ((1, 1), (2, 1)):
         log.claim(key)
-        log.limit(key, limit.line())
+        log.limit(key, limit)
     log.end((2, 1), 0, "")
     assert log.write()
     again = Claims(str(tmp_path))
-    assert {key: Limit.read(text) for key, text in again.limits.items()} == {(1, 1): limit}
+    assert again.limits == {(1, 1): limit}
     assert Claims(str(tmp_path)).limits == again.limits  # compacted, and read once more
 
 
@@ -86,16 +87,16 @@ def test_warned_then_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "killpg", lambda pid, number: sent.append((pid, number)))
     with subprocess.Popen(["sleep", "600"], start_new_session=True) as process:
         try:
-            _check_warned_then_ended(Running(process.pid, start_time(process.pid)), sent)
+            _check_warned_then_ended(RunningProcess(process.pid, start_time(process.pid)), sent)
             deadlines = Deadlines()
             deadlines.add((1, 1), Limit.of({"time": 5, "warn": [number_of("USR1"), 5]}, 100.0), 100.0)
-            deadlines.enforce({(1, 1): Running(process.pid, "at another time")}, {}, 1000.0)
+            deadlines.enforce({(1, 1): RunningProcess(process.pid, "at another time")}, {}, 1000.0)
             assert len(sent) == 2, "the number is another program's"
         finally:
             process.kill()
 
 
-def _check_warned_then_ended(job: Running, sent: list[tuple[int, int]]) -> None:
+def _check_warned_then_ended(job: RunningProcess, sent: list[tuple[int, int]]) -> None:
     deadlines = Deadlines()
     deadlines.add((1, 1), Limit.of({"time": 5, "warn": [number_of("USR1"), 5], "grace": 3}, 100.0), 100.0)
     deadlines.add((2, 1), None, 100.0)
@@ -136,6 +137,8 @@ def test_durations_are_read_and_shown() -> None:
     for wrong in ("", "h", "2 hours", "-1", "1h2d"):
         with pytest.raises(ValueError, match="is no duration"):
             seconds_of(wrong)
+    with pytest.raises(ValueError, match="write 1h30m or 1h30s"):
+        seconds_of("1h30")
 
 
 def test_over_the_api(tmp_path: Path) -> None:

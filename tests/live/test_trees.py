@@ -14,21 +14,26 @@ from processes import PATIENCE, gone, kill_supervisor
 
 from slotwise.live.engines.local import LocalEngine
 from slotwise.live.engines.protocol import Ended, Fact, ServerUp, Start
-from slotwise.live.engines.supervisor import trees
+from slotwise.live.engines.supervisor import groups, trees
 from slotwise.live.engines.supervisor.groups import is_delegated, own_group
 
 SERVERS = {"a": ServerUp("a", {"cpu": 2, "memory": 1000})}
 ESCAPE = """
 import os, sys, time
+reading, writing = os.pipe()
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
         {wipe}
-        open(sys.argv[1], "w").write(str(os.getpid()))
+        with open(sys.argv[1], "w") as file:
+            file.write(str(os.getpid()))
+        os.write(writing, b"x")
         time.sleep(1000)
     os._exit(0)
+os.close(writing)
 os.wait()
-"""
+os.read(reading, 1)
+"""  # the first process goes on when the escaped one has told its number, or has become another program
 
 
 class Driver:
@@ -155,3 +160,67 @@ def test_members_by_session_and_descent() -> None:
         )
     }
     assert trees.members(processes, 10, "", ()) == {10, 11, 12, 14}
+
+
+def test_groups_of_a_living_supervisor_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group is empty between its making and the first process of its job. A supervisor that starts then must not remove it."""
+
+    def other(name: str, processes: str) -> Path:
+        made = tmp_path / f"slotwise-{name}"
+        (made / "supervisor").mkdir(parents=True)
+        (made / "supervisor/cgroup.procs").write_text(processes)
+        (made / "85.1").mkdir()
+        return made / "85.1"
+
+    lives, died = other("1-1", "123\n"), other("1-2", "")
+    (tmp_path / "engine").mkdir()
+    monkeypatch.setattr(groups, "own_group", lambda: (str(tmp_path), "/"))
+    monkeypatch.setattr(groups, "is_delegated", lambda path, name: True)
+    made = groups.Groups(str(tmp_path / "engine"))
+    base = tmp_path / made._name
+    (base / "supervisor").mkdir(parents=True)
+    (base / "cgroup.kill").touch()
+    (base / "supervisor/cgroup.procs").touch()
+    made.begin()
+    assert made.base == str(base)
+    assert lives.exists()
+    assert not died.exists()
+
+
+def test_memory_and_processes_are_limited_where_the_hierarchy_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of control groups exist as soon as a group is made; here writes are only noted."""
+    written: dict[str, str] = {}
+    (tmp_path / "engine").mkdir()
+    (tmp_path / "cgroup.controllers").write_text("cpuset cpu memory pids\n")
+    monkeypatch.setattr(groups, "own_group", lambda: (str(tmp_path), "/"))
+    monkeypatch.setattr(groups, "is_delegated", lambda path, name: True)
+    monkeypatch.setattr(groups, "enter", lambda base: True)
+    monkeypatch.setattr(
+        groups, "write", lambda path, text: written.update({str(Path(path).relative_to(tmp_path)): text})
+    )
+    made = groups.Groups(str(tmp_path / "engine"))
+    made.begin()
+    assert (made.limits_memory, made.limits_processes) == (True, True)
+    assert made.make((7, 1), 1000, 60) == str(tmp_path / made._name / "7.1")
+    below = f"{made._name}/7.1"
+    assert written == {
+        "cgroup.subtree_control": "+memory +pids", f"{made._name}/cgroup.subtree_control": "+memory +pids",
+        f"{below}/pids.max": "60", f"{below}/memory.max": "1000", f"{below}/memory.swap.max": "0", f"{below}/memory.oom.group": "1",
+    }  # fmt: skip
+
+
+def test_a_group_that_was_removed_meanwhile_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base, tries = tmp_path / "slotwise-1-3", []
+    base.mkdir()
+    (base / "cgroup.kill").touch()
+
+    def write(path: str, text: str) -> None:
+        tries.append(path)
+        if len(tries) < 3:
+            raise FileNotFoundError(path)
+
+    monkeypatch.setattr(groups, "write", write)
+    assert groups.enter(str(base))
+    assert len(tries) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from typing import Any
 
@@ -10,12 +11,13 @@ import pytest
 from slotwise.errors import InputError
 from slotwise.live.demands import exact, least_demand
 from slotwise.live.engines.protocol import Ended, ServerUp
-from slotwise.live.ledger import Ledger, NewJob
+from slotwise.live.ledger import Ledger
+from slotwise.live.newjob import NewJob
 from slotwise.live.replay import encode
 from slotwise.live.restart import Setup, load
 from slotwise.live.retention import Retention
 from slotwise.live.store import open_store
-from slotwise.live.typebook import TypeBook, Wish
+from slotwise.live.typebook import TypeBook, TypeWish
 from slotwise.model import Cluster, JobType, ServerClass
 from slotwise.scheduling.events import Submit
 
@@ -49,7 +51,7 @@ def test_every_demand_is_covered_by_few_types(seed: int) -> None:
         needs, requires = demand(chance)
         in_use = {one.name for one in types if chance.random() < 0.2}
         now = 100.0 * step
-        assigned = book.assign([Wish(needs, requires, "t")], CLUSTER, types, lambda used=in_use: used, now)  # type: ignore[misc]
+        assigned = book.assign([TypeWish(needs, requires, "t")], CLUSTER, types, lambda used=in_use: used, now)  # type: ignore[misc]
         assert in_use <= {one.name for one in assigned.types}, "a type went that has jobs"
         assert NAMED[0] in assigned.types, "a type went that an operator has named"
         assert assigned.changed == (assigned.types != types)
@@ -66,10 +68,10 @@ def test_every_demand_is_covered_by_few_types(seed: int) -> None:
 
 def test_the_type_of_a_job_does_not_depend_on_what_others_requested() -> None:
     """After a job of 64 CPUs, jobs of 2, 5 and 33 CPUs get the types that they get without it."""
-    alone = [TypeBook().assign([Wish({"cpu": n}, {})], CLUSTER, NAMED, set, 1.0) for n in (2.0, 5.0, 33.0)]
+    alone = [TypeBook().assign([TypeWish({"cpu": n}, {})], CLUSTER, NAMED, set, 1.0) for n in (2.0, 5.0, 33.0)]
     book, types = TypeBook(), list(NAMED)
     for n in (64.0, 63.0, 2.0, 5.0, 33.0):
-        assigned = book.assign([Wish({"cpu": n}, {})], CLUSTER, types, set, 1.0)
+        assigned = book.assign([TypeWish({"cpu": n}, {})], CLUSTER, types, set, 1.0)
         book.keep(assigned)
         types = assigned.types
         if n < 63:
@@ -81,7 +83,7 @@ def test_the_type_of_a_job_does_not_depend_on_what_others_requested() -> None:
 def test_a_refused_request_leaves_no_trace() -> None:
     book = TypeBook()
     with pytest.raises(InputError, match="no server can hold"):
-        book.assign([Wish({"cpu": 3.0}, {}), Wish({"cpu": 99.0}, {})], CLUSTER, NAMED, set, 1.0)
+        book.assign([TypeWish({"cpu": 3.0}, {}), TypeWish({"cpu": 99.0}, {})], CLUSTER, NAMED, set, 1.0)
     assert vars(book) == vars(TypeBook())
 
 
@@ -91,7 +93,11 @@ def test_a_tenant_of_many_odd_demands_changes_its_own_types_only() -> None:
     def ask(tenant: str, cpu: float, now: float = 1.0, requires: Any = None) -> str:
         nonlocal types
         assigned = book.assign(
-            [Wish({"cpu": cpu}, requires or {}, tenant)], CLUSTER, types, lambda: {one.name for one in types}, now
+            [TypeWish({"cpu": cpu}, requires or {}, tenant)],
+            CLUSTER,
+            types,
+            lambda: {one.name for one in types},
+            now,
         )
         book.keep(assigned)
         types = assigned.types
@@ -101,7 +107,9 @@ def test_a_tenant_of_many_odd_demands_changes_its_own_types_only() -> None:
         ask("odd", float(n))
     assert len(types) == 1 + 5 + 1, "half of all types, and one that covers the rest"
     assert ask("plain", 24.0) == "cpu24"
-    with pytest.raises(InputError, match="tenant 'odd' has jobs of 6 types"):
+    for n in range(3):
+        ask("odd", 1.0, requires={"disk": ["fast", f"other-{n}"]})
+    with pytest.raises(InputError, match="tenant 'odd' has jobs of 9 types"):
         ask("odd", 1.0, requires={"disk": ["fast", "slow"]})
     assert ask("plain", 48.0) == "cpu48"
 
@@ -137,6 +145,8 @@ def test_tiny_amounts_are_rounded_up_and_hurt_no_other_tenant() -> None:
     ledger.server_up(ServerUp("x", {}, server_class="a"), 1.0)
     for power in range(1, 16):
         ledger.submit([NewJob("odd", None, {"cpu": 1.0, "memory": 10.0**-power}, {})], 2.0)
+    charged = [json.loads(demand)["memory"] for demand in ledger.batch.demands.values()]
+    assert charged == [0.1, 0.01, *[0.001] * 13]
     for n in range(96):
         ledger.submit([NewJob("plain", None, {"cpu": 1 + n % 4, "memory": 10.0 * n}, {})], 3.0)
     assert all(-x.as_tuple().exponent <= 3 for one in ledger.core.types for x in one.demand)  # type: ignore[operator]

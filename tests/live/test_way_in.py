@@ -1,4 +1,4 @@
-"""The way in: Unix sockets whose users the kernel names, and a client that gives its token to nobody else."""
+"""The way in: Unix sockets whose users the kernel names, and a client that gives its token to the service only."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from slotwise.errors import InputError
 from slotwise.live import Client, addresses, listeners, unix_sockets
 from slotwise.live.addresses import Address, find_address, socket_file
 from slotwise.live.auth import account_name
+from slotwise.live.engines.environment import told
+from slotwise.live.engines.protocol import Start
 from slotwise.live.transport import ServiceError, Transport
 
 ME = account_name(os.geteuid())
@@ -105,7 +107,7 @@ def test_no_token_is_sent_in_clear_to_another_host() -> None:
         find_address("http://lab:8700", "sw_x")
     assert find_address("http://lab:8700") == ("http://lab:8700", None)
     assert find_address("http://127.0.0.1:9", "sw_x") == ("http://127.0.0.1:9", "sw_x")
-    with pytest.raises(ServiceError, match="in clear"):  # whoever made the address
+    with pytest.raises(ServiceError, match="in clear"):  # whichever account made the address
         Transport(Address("http://10.0.0.1:8700", "sw_x")).call("GET", "/")
 
 
@@ -148,10 +150,10 @@ def test_a_port_of_a_real_other_user(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_proxy_sees_what_goes_to_this_machine(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "https_proxy"):
         monkeypatch.setenv(name, f"http://127.0.0.1:{listener.port}")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    with Client(f"http://127.0.0.1:{port}", "sw_secret") as client, pytest.raises(ServiceError, match="no service"):
+    meant = Listener()
+    with Client(f"http://127.0.0.1:{meant.port}", "sw_secret") as client, pytest.raises(ServiceError):
         client.job(1)
+    assert b"sw_secret" in meant.close()
     assert listener.close() == b""
 
 
@@ -259,3 +261,23 @@ def test_a_real_service_is_reached_through_its_socket(
             )
     assert process.end() == 0
     assert not list((tmp_path / "state").rglob("socket-*")), "a socket goes with its service"
+
+
+@pytest.mark.parametrize("argv", ["echo hi", b"echo hi"])
+def test_a_text_is_no_command(argv: object) -> None:
+    """A text is a sequence of letters, so it would be a command with an argument for each letter."""
+    with pytest.raises(InputError, match="is one text; give a list"):
+        Client("http://127.0.0.1:9").submit(argv)  # type: ignore[arg-type]
+
+
+def test_a_job_can_reach_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a job is told leaves the address of the service alone, which it may have got with --env."""
+    told_to_it = told(Start(8, 2, "node1", {"array_index": 3, "array_id": 6}, {}))
+    assert told_to_it == {
+        "SLOTWISE_JOB_ID": "8", "SLOTWISE_ATTEMPT": "2", "SLOTWISE_SERVER_NAME": "node1",
+        "SLOTWISE_ARRAY_INDEX": "3", "SLOTWISE_ARRAY_ID": "6",
+    }  # fmt: skip
+    monkeypatch.setenv("SLOTWISE_SERVER", "https://lab.example")
+    for name, value in told_to_it.items():
+        monkeypatch.setenv(name, value)
+    assert find_address().url == "https://lab.example"

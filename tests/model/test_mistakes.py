@@ -56,7 +56,36 @@ def with_(old: str, new: str) -> str:
     return GOOD.replace(old, new)
 
 
+def shares(text: str) -> str:
+    return GOOD + f"[shares]\nhalf_life = 10\n{text}"
+
+
 MISTAKES: list[tuple[str, str]] = [
+    # shares
+    (GOOD + "[shares]\ntenants = []", "shares.half_life: is missing; add half_life = ..."),
+    (shares("half_lif = 3"), "shares.half_lif: unknown key; did you mean half_life?"),
+    (
+        shares('tenants = [{ name = "a" }, { name = "a" }]'),
+        "shares.tenants: 'a' is listed twice; list each once",
+    ),
+    (
+        shares('tenants = [{ name = "others" }]'),
+        "shares.tenants (others): 'others' are all tenants that are not listed; write shares.others",
+    ),
+    (
+        shares('tenants = [{ name = "a", group = "sience" }]\ngroups = [{ name = "science" }]'),
+        "shares.tenants (a): no group is called 'sience'; did you mean science?",
+    ),
+    (
+        shares('tenants = [{ name = "a", group = "g" }]'),
+        "shares.tenants (a): no group is called 'g'; add [[shares.groups]] with this name",
+    ),
+    (
+        shares('tenants = [{ name = "a" }]\ngroups = [{ name = "g" }]'),
+        "shares.groups: group 'g' has no tenant; give a tenant group = \"g\"",
+    ),
+    (shares('tenants = [{ name = "a", share = 0 }]'), "shares.tenants[0].share: is 0; must be above 0"),
+    (with_("rate = 3", "rate = 3\npriority = 99"), "types[0].priority: is 99; must be at most 16"),
     # keys
     (
         with_("[cluster]", "[clutser]"),

@@ -147,7 +147,7 @@ def test_table1_is_the_papers() -> None:
     scenario = load_scenario("table1")
     sizes = integers(scenario.cluster, scenario.types)
     assert sizes.demand.tolist() == [[150, 80, 1690], [171, 65, 420], [70, 200, 1690]]
-    # every maximal configuration holds exactly five jobs: it has two of the others at most, and the rest high-memory
+    # every maximal configuration holds exactly five jobs: at most two are of another type, and the rest are high-memory
     space = Space.additive(sizes.demand, sizes.capacity[0])
     feasible = [k for k in itertools.product(range(6), repeat=3) if space.feasible(k)]
     maximal = [k for k in feasible if not any(np.all(np.array(o) >= k) and o != k for o in feasible)]

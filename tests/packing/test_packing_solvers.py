@@ -345,7 +345,8 @@ def test_a_server_that_takes_nothing(name: str) -> None:
 @pytest.mark.parametrize("name", SOLVERS)
 @pytest.mark.parametrize("resources", [1, 2])
 def test_a_type_that_is_not_allowed_has_no_say(name: str, resources: int) -> None:
-    """However much it weighs, the others are chosen as if it were not there: 2 x 5 beats 1 x 6 in a room of 10."""
+    """However much it weighs, all other types are chosen as if it were not there: 2 x 5 beats 1 x 6 in a capacity of
+    10."""
     demand = np.repeat([[1], [6], [5]], resources, axis=1)
     capacity, weights = [10] * resources, [1e9, 6.1, 5.0]
     solver = make_solver(name, Space.additive(demand, capacity, [False, True, True]))

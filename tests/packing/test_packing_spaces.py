@@ -135,6 +135,19 @@ def test_the_search_is_complete_without_lucky_directions(monkeypatch: pytest.Mon
     assert [hull_vertices(p).tolist() for p in points] == expected
 
 
+def test_the_kernel_settles_what_whole_products_settle(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = [enumerate_maximal(crowded_space(seed)).configurations for seed in range(12)]
+    whole = [thin(p, 100_000) for p in points]
+    monkeypatch.setattr(hull, "JIT", True)
+    monkeypatch.setattr(hull, "FEW_ENTRIES", 0)
+    for p, expected in zip(points, whole, strict=True):
+        found = thin(p, 100_000)
+        assert (found.configurations.tolist(), found.complete) == (
+            expected.configurations.tolist(),
+            expected.complete,
+        )
+
+
 def test_integers_of_any_length() -> None:
     """Where 64 bits are too few the same answer comes from Python integers: scaling a type changes no vertex."""
     points = enumerate_maximal(crowded_space(5)).configurations

@@ -69,7 +69,7 @@ def test_the_clairvoyant_carry_no_size_blind_bound() -> None:
     assert blind.bound.kind == "workload"
     assert (seeing.bound.kind, seeing.bound.mean_queue) == ("none", 0.0)
     outside = simulate("example1", "easy-backfill", overrides=["run.events=10000", "types.large.rate=5"])
-    assert outside.bound.kind == "unstable"  # this holds for everybody
+    assert outside.bound.kind == "unstable"  # this holds for every policy
 
 
 def trace_scenario(count: int, **more: Any) -> Scenario:
@@ -88,7 +88,7 @@ def trace_scenario(count: int, **more: Any) -> Scenario:
 
 @pytest.mark.parametrize("count", [20, 150])
 def test_runs_of_a_trace_carry_the_srpt_bound(count: int) -> None:
-    """Path by path: not even one run may lie below it, whoever schedules and however jobs are packed."""
+    """Path by path: not even one run may lie below it, under any policy and however jobs are packed."""
     results = compare(trace_scenario(count), [*POLICIES, "easy-backfill", "tetris"]).results
     for result in results:
         assert result.bound.kind == "srpt"

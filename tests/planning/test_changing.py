@@ -6,7 +6,7 @@ import pytest
 
 from slotwise.model import parse_scenario
 from slotwise.planning.plan import plan
-from slotwise.planning.trials import Answer
+from slotwise.planning.trials import TargetAnswer
 
 
 def scenario(**workload: object) -> object:
@@ -37,4 +37,4 @@ def test_a_peak_takes_more_servers_than_the_mean() -> None:
     assert peaked.facts.intensity == pytest.approx(20 / (4 * peaked.best.servers[0]))
     assert peaked.facts.certified is False
     assert peaked.as_dict()["queue_over_period"]["period"] == 24
-    assert all(trial.verdict is not Answer.IMPOSSIBLE for trial in peaked.tried if trial.servers[0] > 5)
+    assert all(trial.verdict is not TargetAnswer.IMPOSSIBLE for trial in peaked.tried if trial.servers[0] > 5)

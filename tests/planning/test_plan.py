@@ -16,7 +16,7 @@ from slotwise.cli.plan import plan as command
 from slotwise.cli.plan import plan_view
 from slotwise.errors import InputError, SlotwiseError
 from slotwise.model import Failures, Scenario, parse_scenario
-from slotwise.planning import Answer, plan
+from slotwise.planning import TargetAnswer, plan
 from slotwise.planning.targets import measure
 from slotwise.simulation.simulate import simulate
 from slotwise.theory import erlang
@@ -43,7 +43,6 @@ def test_mean_wait_agrees_with_erlang(rate: float, mean_service: float, answer: 
     """The target is halfway between the waits of two numbers of servers, so that there is a right answer."""
     waits = [erlang.mean_wait(n, rate, mean_service) for n in (answer - 1, answer)]
     target = math.sqrt(waits[0] * waits[1])
-    assert erlang.staff_for_mean_wait(rate, mean_service, target) == answer
     found = plan(many(rate, mean_service), {"mean_wait": target})
     assert found.servers == {"s": answer}
     assert found.best.estimates is not None
@@ -58,13 +57,12 @@ def test_p95_wait_agrees_with_erlang(rate: float, answer: int) -> None:
     """No bound speaks about quantiles, so this is decided by simulation alone."""
     waits = [erlang.wait_quantile(n, rate, 1.0, 0.95) for n in (answer - 1, answer)]
     target = (waits[0] + waits[1]) / 2
-    assert erlang.staff_for_wait_quantile(rate, 1.0, 0.95, target) == answer
     found = plan(many(rate), {"p95_wait": target})
     assert found.servers == {"s": answer}
     less = found.neighbour
     assert less is not None
     assert less.servers == (answer - 1,)
-    assert less.verdict in (Answer.MISSES, Answer.DOUBT)
+    assert less.verdict in (TargetAnswer.MISSES, TargetAnswer.DOUBT)
     assert f"{answer} s servers meet p95 wait at most" in found.statement
 
 

@@ -14,7 +14,7 @@ from slotwise.errors import SlotwiseError
 from slotwise.model import Scenario, parse_scenario
 from slotwise.planning import search
 from slotwise.planning.limit import cheapest
-from slotwise.planning.trials import Answer, Counts, Question, Trial, Trials
+from slotwise.planning.trials import Counts, TargetAnswer, TargetQuestion, Trial, Trials
 from slotwise.simulation.run.choice import Choice
 from slotwise.simulation.run.workload import jobs_of
 
@@ -35,14 +35,15 @@ class Oracle(Trials):
     ) -> None:
         ready = scenario(prices)
         super().__init__(
-            Question(ready, jobs_of(ready), Choice("algorithm1"), {"p95_wait": 1.0}, 0.95, tuple(prices)), looks=1
+            TargetQuestion(ready, jobs_of(ready), Choice("algorithm1"), {"p95_wait": 1.0}, 0.95, tuple(prices)),
+            looks=1,
         )
         self.truth = truth
         self.luck = luck or truth
         """what the first look at some servers says"""
 
     def _simulate(self, counts: Counts, first: int = 0, longer: int = 1) -> Trial:
-        verdict = Answer.MEETS if (self.truth if first else self.luck)(counts) else Answer.MISSES
+        verdict = TargetAnswer.MEETS if (self.truth if first else self.luck)(counts) else TargetAnswer.MISSES
         return Trial(counts, self.question.cost(counts), verdict, "", 4, {})
 
 

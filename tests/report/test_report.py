@@ -11,21 +11,23 @@ import numpy as np
 import polars as pl
 import pytest
 
-from slotwise.display.drawing import Series, curves, dots, lines, plain_number
+from slotwise.display.drawing import DrawnSeries, curves, dots, lines, plain_number
 from slotwise.display.numbers import brief, cell, measured, with_band
 from slotwise.display.palette import STYLES, style_of
 from slotwise.errors import InputError
 from slotwise.policies import POLICIES
-from slotwise.report.blocks import Claims, Figure, Page, Panel, Prose, Section, Table
+from slotwise.report.blocks import ClaimTable, Figure, Panel, Prose, ReportPage, Section, Table
 from slotwise.report.claims import Claim, Standing
 from slotwise.report.manifest import Manifest
 from slotwise.report.page import render, write_page
 from slotwise.report.stepthrough import CAPACITY, SIZES, draw, record, telling, walk_of
 
 
-def page() -> Page:
+def page() -> ReportPage:
     data = pl.DataFrame({"policy": ["algorithm1", "m14"], "mean": [1.5, 1e6], "runs": [[1.0, 2.0], [3.0, 4.0]]})
-    svg = lines([Series("algorithm1", [1, 2, 3], [1, 10, 100], [0.5, 9, None], [2, 11, None])], "one", x="servers")
+    svg = lines(
+        [DrawnSeries("algorithm1", [1, 2, 3], [1, 10, 100], [0.5, 9, None], [2, 11, None])], "one", x="servers"
+    )
     figure = Figure(
         "queue",
         "A <figure>",
@@ -36,7 +38,9 @@ def page() -> Page:
     )
     claim = Claim("c1", "It <holds>.", Standing.IN_PART, "1 & 2", "of this")
     table = Table("numbers", "Numbers", "All of them.", data)
-    return Page("A title", ["lead"], [Section("s", "Section", [Prose("text"), Claims([claim]), figure, table])])
+    return ReportPage(
+        "A title", ["lead"], [Section("s", "Section", [Prose("text"), ClaimTable([claim]), figure, table])]
+    )
 
 
 def manifest() -> Manifest:
@@ -114,7 +118,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_two_blocks_of_one_name_are_refused() -> None:
     whole = page()
-    twice = Page("t", [], [*whole.sections, *whole.sections])
+    twice = ReportPage("t", [], [*whole.sections, *whole.sections])
     with pytest.raises(ValueError, match="two blocks"):
         _ = twice.data
 

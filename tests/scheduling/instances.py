@@ -89,7 +89,7 @@ class Events:
     weights: dict[str, int] = field(default_factory=lambda: dict(ALL_EVENTS))
     durations: bool = False
     seldom: float = 1.0
-    """how often the last type comes, beside each of the others"""
+    """how often the last type comes, beside each other type"""
     n_jobs: int = 0
     n_servers: int = 0
     now: float = 0.0
@@ -167,7 +167,7 @@ def pairs(placements: Iterable[Placement]) -> list[tuple[Any, Any]]:
 def still_waiting(
     waiting: list[Any], event: Event, placements: list[tuple[Any, Any]], requeued: list[Any]
 ) -> list[Any]:
-    """Who waits after the event, for those who keep no ledger."""
+    """Return the jobs that wait after the event, for tests that keep no ledger."""
     gone = {job for job, _ in placements} | ({event.job} if isinstance(event, Cancel) else set())
     come = [event.job] if isinstance(event, Submit) else []
     return [job for job in [*waiting, *requeued, *come] if job not in gone]

@@ -1,8 +1,8 @@
 """A bookkeeper beside a scheduler: it hears of events and placements only, and says what must not be.
 
-No capacity exceeded, no started job moved or stopped, no job lost or doubled, each type first come, first served (also after a server's
-failure; not where the policy looks at all that wait), and nothing placed on a server that is draining or gone. All sums are exact decimals, computed from the names and sizes that
-went in.
+No capacity exceeded, no started job moved or stopped, no job lost or doubled, and no job placed on a server that is
+draining or gone. Each type is served first come, first served, also after a server's failure, unless the policy looks
+at all waiting jobs. All sums are exact decimals, computed from the names and sizes that went in.
 """
 
 from __future__ import annotations
@@ -133,13 +133,15 @@ class Ledger:
         return [line[0] for line in self.queue.values() if line]
 
     def waiting(self) -> list[str]:
-        """Everybody who waits."""
+        """Return all waiting jobs."""
         return [job for line in self.queue.values() for job in line]
 
     def agree(self, scheduler: Scheduler) -> None:
         """The scheduler's account is ours: every job exactly once, running where it was placed or waiting."""
         assert scheduler.running == self.on
         assert scheduler.waiting == {name: len(line) for name, line in self.queue.items()}
+        kinds = [self.type_of[job] for job in self.on]
+        assert scheduler.jobs_by_type == {name: len(line) + kinds.count(name) for name, line in self.queue.items()}
         assert sorted(scheduler.servers) == sorted([*self.open, *self.closed])
         state, arrays = scheduler._state, scheduler._store.arrays
         assert state.n_waiting == len(self.waiting())

@@ -4,18 +4,18 @@ What two people must agree on beyond that definition, to make the same placement
 
 - Candidates of a server class are a list of configurations (for solver "enumerate" all maximal ones in lexicographic order).
 - Weights are added up in the order of the types. Candidates are tied when their weights are equal floats.
-- When more than one candidate has the best weight: those that contain the jobs on the server, if any of them does; of these
-  n the first (ties = "first"), or number (word * n) >> 32 of them in the order of the list, where `word` is the next
-  word of Marsaglia's xorshift128. No word is drawn when one candidate is the best alone. Words start from
-  SeedSequence(seed, spawn_key=(0, 1)).generate_state(4), with the lowest bit of the last one set.
-- A configuration is looked for on an empty server only if somebody waits at all (own queues: always), and by a stalled
-  server only if it is empty or stalls are reduced. Comparing weights draws nothing.
-- A server that fails: its jobs are back in their queues, each before those who came after it, before anything starts; then each
-  that still waits arrives again, from old to young.
-- Own queues: a job joins the shortest queue of its type among the servers that can hold the type, the lowest number among
-  equals; where there is no such server it waits apart. Jobs of a server that drains join the ends of other queues, by type
-  and in their order, each arriving as it does; those of one that fails do, too, before the lost jobs arrive again. A joining
-  server first takes in the jobs that wait apart and that it can hold.
+- When more than one candidate has the best weight, only the candidates that contain the jobs on the server count, if
+  any does. Of these n the first is taken (ties = "first"), or number (word * n) >> 32 of them in the order of the list,
+  where `word` is the next word of Marsaglia's xorshift128. No word is drawn when one candidate is the best alone. Words
+  start from SeedSequence(seed, spawn_key=(0, 1)).generate_state(4), with the lowest bit of the last one set.
+- A configuration is looked for on an empty server only if some job waits (own queues: always), and by a stalled server
+  only if it is empty or stalls are reduced. Comparing weights draws nothing.
+- A server that fails: its jobs are back in their queues, each before all jobs that came after it, before anything
+  starts. Then each that still waits arrives again, from old to young.
+- Own queues: a job joins the shortest queue of its type among the servers that can hold the type, the lowest number
+  among equals; where there is no such server it waits apart. Jobs of a server that drains join the ends of other
+  queues, by type and in their order, and each arrives as it joins. Jobs in the queues of a server that fails do so,
+  too, before the lost jobs arrive again. A joining server first takes in the jobs that wait apart and that it can hold.
 """
 
 from __future__ import annotations

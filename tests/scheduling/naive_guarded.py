@@ -5,7 +5,8 @@ the core's. That is the server of a job that is placed (here any packing server 
 What two people must agree on beyond the document:
 
 - Types from large to small: by the largest share of the largest capacities, then by the sum of the shares, then by number.
-- The orders of refills are by size, by weight, by weight per size; of refills of equal weight the last of these wins. Types of equal value stay in the order of sizes.
+- Sizes: V is searched exactly here; the core gives up a search after many steps, which the small cases of the tests never need.
+- The orders of refills are by size, by weight, by weight per size; of refills of equal weight the last of these wins, unless rounding decides. Types of equal value stay in the order of sizes.
 - Jobs of a type are tried from old to young. Then the oldest job that still fits starts, of whatever type, until none fits.
 """
 
@@ -17,11 +18,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from naive import maximal_configurations
+from naive_shares import NaiveShares
 
 NEAR = 1e-9  # relative difference of two sums of weights that may be rounding
-EULER, PRIOR, SAMPLE_EVERY = 0.5772, 10.0, 16
+EULER, PRIOR, SAMPLE_EVERY, AGE, KEEP = 0.5772, 10.0, 16, 0.004, 0.5
 
 Sizes = tuple[int, ...]
+
+
+def weights_of(
+    sizes: Sequence[float], tightness: float, lengths: Sequence[float], ages: Sequence[float]
+) -> list[float]:
+    """W_j = g_j (b + Q_j + a D_j)."""
+    return [g * (tightness + q + AGE * d) for g, q, d in zip(sizes, lengths, ages, strict=True)]
 
 
 @dataclass
@@ -31,7 +40,8 @@ class Server:
     kind: int
     jobs: list[Hashable] = field(default_factory=list)
     target: tuple[int, ...] | None = None  # while it turns
-    since_turn: int = 1 << 40  # completions
+    kept: tuple[int, ...] | None = None  # the target of the last turn, as long as the server goes on with it
+    since_turn: float = 1e18  # sizes of completed jobs
 
 
 class NaiveGuarded:
@@ -41,7 +51,7 @@ class NaiveGuarded:
         self.capacity, self.demand, self.margin, self.tightness = list(capacity), list(demand), margin, tightness
         self.largest = [max(c[r] for c in capacity) or 1 for r in range(len(capacity[0]))]
         shares = [[w / c for w, c in zip(size, self.largest, strict=True)] for size in demand]
-        self.size = [max(*share, 1e-9) for share in shares]
+        self.size = self.sizes_of()
         self.by_size = sorted(range(len(demand)), key=lambda j: (-max(shares[j]), -sum(shares[j]), j))
         self.configurations = [maximal_configurations(demand, c) for c in capacity]
         self.lines: list[list[Hashable]] = [[] for _ in demand]
@@ -50,14 +60,41 @@ class NaiveGuarded:
         self.asked: dict[Hashable, Sizes] = {}
         self.born: dict[Hashable, int] = {}
         self.arrivals = self.counts = self.all_seen = self.all_completed = 0
+        self.size_completed = 0.0
+        self.arrivals_since, self.completed_since = 0, False
         self.seen, self.completed = [0] * len(demand), [0] * len(demand)
         self.drains_took = self.drains_expected = 0.0
-        self.turns = self.overtaken = 0
+        self.turns = self.overtaken = self.waits_checked = self.goes_on = 0
         self.told: list[tuple[Hashable, int]] = []
         self.core_target: Any = None
         """number -> the configuration to which the core turns the server, or None"""
         self.core_turns: Any = None
         """() -> how many turns the core has begun"""
+        self.core_kept: Any = None
+        """number -> the configuration with which the core goes on, or None"""
+        self.shares: NaiveShares | None = None
+
+    def sizes_of(self) -> list[float]:
+        """g_j: the least over the classes of V(C) - V(C - w), beside the largest V(C); V by brute force."""
+        share = [sum(w / c for w, c in zip(size, self.largest, strict=True)) / len(size) for size in self.demand]
+
+        def usable(c: Sequence[int], room: Sequence[int]) -> float:
+            held = [j for j, w in enumerate(self.demand) if all(a <= b for a, b in zip(w, c, strict=True))]
+            return max(
+                sum(n * share[j] for n, j in zip(k, held, strict=True))
+                for k in maximal_configurations([self.demand[j] for j in held], room)
+            )
+
+        whole = [usable(c, c) for c in self.capacity]
+        found = []
+        for w in self.demand:
+            costs = [
+                v - usable(c, [a - b for a, b in zip(c, w, strict=True)])
+                for v, c in zip(whole, self.capacity, strict=True)
+                if all(a <= b for a, b in zip(w, c, strict=True))
+            ]
+            found.append(max(min(costs) / max(whole), 1e-9))
+        return found
 
     # -- events
 
@@ -65,7 +102,9 @@ class NaiveGuarded:
         self.type_of[job], self.asked[job], self.born[job] = j, asked, self.arrivals
         self.lines[j].append(job)
         self.arrivals += 1
-        if self.arrivals % SAMPLE_EVERY == 0:
+        self.arrivals_since += 1
+        if self.arrivals_since >= SAMPLE_EVERY and self.completed_since:
+            self.arrivals_since, self.completed_since = 0, False
             self.counts += 1
             for server in self.servers.values():
                 self.drains_took += server.target is not None
@@ -81,21 +120,31 @@ class NaiveGuarded:
     def complete(self, job: Hashable) -> None:
         self.completed[self.type_of[job]] += 1
         self.all_completed += 1
+        self.completed_since = True
+        self.size_completed += self.size[self.type_of[job]]
         self.stop(job)
 
     def stop(self, job: Hashable) -> None:
         number = next(n for n, server in self.servers.items() if job in server.jobs)
         server = self.servers[number]
         server.jobs.remove(job)
-        server.since_turn += 1
+        server.since_turn += self.size[self.type_of[job]]
         if server.target is not None:
             self.continue_turn(number)
         elif any(self.lines):
+            if server.kept is not None:
+                if self.keeps_target(number):
+                    self.goes_on += 1
+                    self.start_within(number, server.kept)
+                    self.refill(number)
+                    return
+                server.kept = None
             refill = self.heaviest_refill(number)
             self.check_refill(number, self.type_of[job], refill)
             if self.should_turn(number, refill):
                 self.begin_turn(number)
             else:
+                self.check_waits(number, refill)
                 self.start_refill(number, refill)
 
     def cancel(self, job: Hashable) -> None:
@@ -128,12 +177,27 @@ class NaiveGuarded:
         )
 
     def weights(self) -> list[float]:
-        """W_j = g_j (b + Q^(3/4) D^(1/4))."""
-        found = []
-        for g, line in zip(self.size, self.lines, strict=True):
-            age = self.arrivals - self.born[line[0]] if line else 0
-            found.append(self.tightness * g + g * math.sqrt(len(line) * math.sqrt(float(len(line)) * age)))
-        return found
+        """W_j = g_j (b + Q_j + a D_j); with shares, the part of the waiting jobs is scaled."""
+        lengths = [len(line) for line in self.lines]
+        ages = [float(self.arrivals - self.born[line[0]]) if line else 0.0 for line in self.lines]
+        if self.shares is None or not any(self.lines):
+            return weights_of(self.size, self.tightness, lengths, ages)
+        service = [self.mean_service(j) for j in range(len(lengths))]
+        found = self.shares.scaled(weights_of(self.size, 0.0, lengths, ages), lengths, service)
+        return [self.tightness * g + own for g, own in zip(self.size, found, strict=True)]
+
+    def passes(self, now: float) -> None:
+        """Time has passed, and then the next event comes."""
+        if self.shares is None:
+            return
+        taken: dict[str, list[int]] = {}
+        capacity = [0] * len(self.largest)
+        for server in self.servers.values():
+            capacity = [a + b for a, b in zip(capacity, self.capacity[server.kind], strict=True)]
+            for job in server.jobs:
+                row = taken.setdefault(self.shares.tenant[self.type_of[job]], [0] * len(self.largest))
+                row[:] = [a + b for a, b in zip(row, self.asked[job], strict=True)]
+        self.shares.advance(now, taken, [len(line) for line in self.lines], capacity)
 
     def best(self, number: int) -> float:
         w = self.weights()
@@ -144,7 +208,7 @@ class NaiveGuarded:
     # -- R2
 
     def heaviest_refill(self, number: int) -> list[Hashable]:
-        w, best, most = self.weights(), [], 0.0
+        w, found = self.weights(), []
         for value in (lambda j: 0.0, lambda j: w[j], lambda j: w[j] / self.size[j]):
             refill, added, room = [], 0.0, list(self.free(number))
             for j in sorted(self.by_size, key=value, reverse=True):  # a stable sort
@@ -153,9 +217,11 @@ class NaiveGuarded:
                         refill.append(job)
                         added += w[j]
                         room = [a - b for a, b in zip(room, self.asked[job], strict=True)]
-            if added >= most:
-                best, most = refill, added
-        return best
+            found.append((added, refill))
+        most = max(added for added, _ in found)
+        best = [refill for added, refill in found if added >= most * (1 - NEAR)]
+        told = [job for job, _ in self.told]
+        return next((refill for refill in best if refill == told[: len(refill)]), best[-1])  # rounding may decide
 
     def check_refill(self, number: int, j: int, refill: Sequence[Hashable]) -> None:
         """R2 of the proof: a refill weighs at least as much as a job of the type that has left, if one of that type waits and fits."""
@@ -189,27 +255,18 @@ class NaiveGuarded:
         common = max(self.all_seen, 1.0) / max(self.all_completed, 1.0)
         return (self.seen[j] + PRIOR * common) / (self.completed[j] + PRIOR)
 
-    def drain_time(self, number: int) -> float:
-        jobs = self.servers[number].jobs
-        if not jobs:
+    def drain_time(self, held: Sequence[int]) -> float:
+        """How long a server with these jobs takes to drain."""
+        if not any(held):
             return 0.0
-        return max(self.mean_service(self.type_of[job]) for job in jobs) * (EULER + math.log(len(jobs) + 0.5))
+        longest = max(self.mean_service(j) for j, n in enumerate(held) if n > 0)
+        return longest * (EULER + math.log(sum(held) + 0.5))
 
-    def largest_size(self, number: int) -> float:
-        return max((self.size[j] for j in self.fitting(number)), default=0.0)
-
-    def fitting(self, number: int) -> list[int]:
-        whole = self.capacity[self.servers[number].kind]
-        return [j for j, w in enumerate(self.demand) if all(a <= b for a, b in zip(w, whole, strict=True))]
-
-    def margin_of(self, number: int) -> float:
-        """F_l = c sqrt(M_l g_l W_l)."""
-        expected = self.drain_time(number)
-        correction = (
-            min(100.0, max(1.0, (self.drains_took + expected) / (self.drains_expected + expected)))
-            if expected
-            else 1.0
-        )
+    def margin_of(self, number: int, weight: float, target: Sequence[int]) -> float:
+        """F_l = c sqrt(G_l (f(k') + F_l)), for a turn to the target."""
+        time = self.drain_time(self.held(number)) + self.drain_time(target)
+        expected = self.drains_expected + time
+        correction = min(100.0, max(1.0, (self.drains_took + time) / expected)) if expected else 1.0
         share, used = 0.0, 0
         for r in range(len(self.largest)):
             total = sum(self.capacity[server.kind][r] for server in self.servers.values())
@@ -217,42 +274,59 @@ class NaiveGuarded:
                 share += self.capacity[self.servers[number].kind][r] / total
                 used += 1
         turning = sum(server.target is not None for server in self.servers.values())
-        events = (
-            (1 + turning)
-            * 2
-            * expected
-            * correction
-            * self.all_completed
-            / max(self.counts, 1)
-            * share
-            / max(used, 1)
-        )
-        total = sum(self.weights()[j] for j in self.fitting(number))
-        return self.margin * math.sqrt(events * self.largest_size(number) * total)
+        completed = self.size_completed / max(self.counts, 1) * share / max(used, 1)
+        g = self.margin**2 * (1 + turning) * correction * completed * time
+        margin = (g + math.sqrt(g * (g + 4 * weight))) / 2
+        assert math.isclose(margin, math.sqrt(g * (weight + margin)), rel_tol=1e-6, abs_tol=1e-9)
+        return margin
 
     def should_turn(self, number: int, refill: Sequence[Hashable]) -> bool:
-        w, margin = self.weights(), self.margin_of(number)
-        counts = self.held(number)
+        w, counts = self.weights(), self.held(number)
         for job in refill:
             counts[self.type_of[job]] += 1
-        weight = sum(a * b for a, b in zip(w, counts, strict=True))
-        gap = self.best(number) - margin - weight
-        spaced = 2 * self.servers[number].since_turn * self.largest_size(number) - margin
+        weight, best = sum(a * b for a, b in zip(w, counts, strict=True)), self.best(number)
         turned = self.core_turns() > self.turns
-        if abs(gap) <= NEAR * self.best(number) or abs(spaced) <= NEAR * margin:
-            return turned  # rounding may decide
-        return gap > 0 and spaced >= 0
+        answers = set()
+        for target in self.heaviest(number):
+            margin = self.margin_of(number, weight, target)
+            gap, spaced = best - margin - weight, 2 * self.servers[number].since_turn - margin
+            if abs(gap) <= NEAR * best or abs(spaced) <= NEAR * margin:
+                return turned  # rounding may decide
+            answers.add(gap > 0 and spaced >= 0)
+        return turned if len(answers) > 1 else answers.pop()  # targets of equal weight may differ in the way back
 
-    def begin_turn(self, number: int) -> None:
-        self.turns += 1
-        self.drains_expected += self.drain_time(number)
-        assert self.core_turns() >= self.turns, f"server {number} must turn"
-        w, best, held = self.weights(), self.best(number), self.held(number)
-        heaviest = [
+    def check_waits(self, number: int, refill: Sequence[Hashable]) -> None:
+        """The bound on the age of each queue, if the server may turn and does not."""
+        server, counts = self.servers[number], self.held(number)
+        for job in refill:
+            counts[self.type_of[job]] += 1
+        weight = sum(a * b for a, b in zip(self.weights(), counts, strict=True))
+        margin = max(self.margin_of(number, weight, target) for target in self.heaviest(number))
+        if self.shares is not None or 2 * server.since_turn < margin:
+            return
+        for j, line in enumerate(self.lines):
+            most = max(k[j] for k in self.configurations[server.kind])
+            if line and most > 0:
+                bound = (weight + margin) / (most * self.size[j])
+                self.waits_checked += 1
+                assert len(line) + AGE * (self.arrivals - self.born[line[0]]) <= bound * (1 + NEAR), (
+                    f"type {j} waits for longer than the proof allows"
+                )
+
+    def heaviest(self, number: int) -> list[tuple[int, ...]]:
+        """The configurations of most weight."""
+        w, best = self.weights(), self.best(number)
+        return [
             k
             for k in self.configurations[self.servers[number].kind]
             if sum(a * b for a, b in zip(w, k, strict=True)) >= best * (1 - NEAR)
         ]
+
+    def begin_turn(self, number: int) -> None:
+        self.turns += 1
+        self.drains_expected += self.drain_time(self.held(number))
+        assert self.core_turns() >= self.turns, f"server {number} must turn"
+        held, heaviest = self.held(number), self.heaviest(number)
         target = self.core_target(number)
         if (
             target is None
@@ -280,14 +354,37 @@ class NaiveGuarded:
     def continue_turn(self, number: int) -> None:
         server = self.servers[number]
         assert server.target is not None
+        self.start_within(number, server.target)
+        within = all(a <= b for a, b in zip(self.held(number), server.target, strict=True))
+        if within or not any(self.lines):
+            server.target, server.since_turn, server.kept = None, 0, self.core_kept(number)
+            self.refill(number)
+
+    def start_within(self, number: int, target: Sequence[int]) -> None:
+        """Start waiting jobs within the target, largest type first."""
         for j in self.by_size:
             while (
                 self.lines[j]
-                and self.held(number)[j] < server.target[j]
+                and self.held(number)[j] < target[j]
                 and self.fits(self.lines[j][0], self.free(number))
             ):
                 self.start(self.lines[j][0], [number])
-        within = all(a <= b for a, b in zip(self.held(number), server.target, strict=True))
-        if within or not any(self.lines):
-            server.target, server.since_turn = None, 0
-            self.refill(number)
+
+    # -- R4
+
+    def keeps_target(self, number: int) -> bool:
+        kept, counts, w = self.servers[number].kept, self.held(number), self.weights()
+        assert kept is not None
+        if any(a > b for a, b in zip(counts, kept, strict=True)):
+            return False
+        more = [min(b - a, len(line)) for a, b, line in zip(counts, kept, self.lines, strict=True)]
+        if not any(more):
+            return False
+        weight = sum(v * (a + b) for v, a, b in zip(w, counts, more, strict=True))
+        best, answers = self.best(number), set()
+        for target in self.heaviest(number):
+            gap = best - KEEP * self.margin_of(number, weight, target) - weight
+            if abs(gap) <= NEAR * best:
+                return self.core_kept(number) is not None  # rounding may decide
+            answers.add(gap <= 0)
+        return self.core_kept(number) is not None if len(answers) > 1 else answers.pop()

@@ -1,5 +1,5 @@
-"""A tiny scheduler that knows no types, no trees and no indexes: a list of waiting jobs, a list of servers, and one function each for
-what a fit policy, EASY, or Adaptive Quickswap does when something happens. Sizes are whole numbers.
+"""A tiny scheduler that knows no types, no trees and no indexes. It has a list of waiting jobs, a list of servers, and
+one function each for what a fit policy, EASY, or Adaptive Quickswap does at an event. Sizes are whole numbers.
 
 Of several servers that are equally good the core takes the one that an order of its own puts first; `NaiveLine.tied` is that order.
 """
@@ -13,7 +13,7 @@ Size = tuple[int, ...]
 
 @dataclass
 class Job:
-    """One job. `kind` is the class that Quickswap puts it in; the others do not look at it."""
+    """One job. `kind` is the class that Quickswap puts it in; no other policy reads it."""
 
     name: int
     arrival: float

@@ -3,12 +3,14 @@
 What two people must agree on beyond the policy's own page, to make the same placements:
 
 - A server that comes, or must change, gets the configuration of its class of which most servers are missing, the first of several.
-- Slots are filled by type, from large to small (largest share of a resource of the largest servers, then the sum of the shares, then
-  the order of the types), each with who came first, where the type's whole demand fits.
-- A server *looks* after its slots were filled, and again after it was filled up: it drains if somebody waits who has an open slot there
-  for which the type's demand does not fit. Only who does not drain fills up.
-- At the end of each event, types one after the other: where somebody waits and nobody did, or the other way round, the servers that have
-  an open slot of it without room use their room again, by number; this again and again, until nothing has changed.
+- Slots are filled by type, from large to small, each with the oldest job, if the type's whole demand fits. Types are
+  ordered by the largest share of a resource of the largest servers, then the sum of the shares, then the order of the
+  types.
+- A server *looks* after its slots were filled, and again after it was filled up: it drains if a waiting job has an open
+  slot there for which the type's demand does not fit. Only who does not drain fills up.
+- At the end of each event, types one after the other: a queue may have become empty, or be empty no more. Then the
+  servers that have an open slot of the type without free capacity use their capacity again, by number. This is repeated
+  until nothing changes.
 - Where a filler fits several servers, any that is left with least will do (`hint` says which the other one took).
 """
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from slotwise.errors import InputError
-from slotwise.model import Cluster, JobType, ServerClass
+from slotwise.model import Cluster, JobType, ServerClass, Shares, Tenant
 from slotwise.scheduling import POLICIES, Because, Explanation, Policy, Reason, Scheduler
 
 pytestmark = pytest.mark.core
@@ -171,7 +171,7 @@ def test_stalled() -> None:
     assert because.figures == {"weight": 6.0, "beta": 0.5, "best": 18.0, "holding": {"large": 1, "small": 1}}
     assert str(because) == "is stalled because weight 6 < 0.500 x 18, and holds 1 large, 1 small"
     waits = why(s.explain("s2"))
-    # the stalled server's slots are not on offer: nobody's slots are taken by small jobs
+    # the stalled server's slots are not on offer: no slots are taken by small jobs
     assert waits.figures == {"taken": 0, "stalled": 1, "servers": 1}
 
 
@@ -278,7 +278,7 @@ def test_a_server_that_swaps() -> None:
     one = Cluster(resources=("cpu",), servers=(ServerClass(name="pool", count=1, capacity=(3,)),))
     s = Scheduler(one, types, "quickswap")
     s.submit("a", "small")
-    s.submit("b", "large")  # nobody small waits, so the server swaps for it
+    s.submit("b", "large")  # no small job waits, so the server swaps for it
     assert s.submit("c", "small") == []
     because = why(s.explain("c"))
     assert (because.reason, because.figures) == (Reason.SWAPS_FIRST, {"server": "pool-0", "type": "large"})
@@ -327,7 +327,7 @@ def test_holds() -> None:
 
 
 def test_a_clairvoyant_policy_of_ones_own_explains_itself() -> None:
-    """Nobody takes it for another policy that knows durations."""
+    """The output does not take it for another policy that knows durations."""
 
     class Seer(Policy):
         name = "seer"
@@ -361,6 +361,18 @@ def test_explaining_changes_nothing() -> None:
     assert s.situation() == t.situation()
     for name in ("stalls", "resets"):
         assert getattr(s._state, name) == getattr(t._state, name)
+
+
+def test_explain_says_that_a_tenant_is_above_its_share() -> None:
+    one = Cluster(resources=("cpu",), servers=(ServerClass(name="s", count=1, capacity=(1,)),))
+    types = [JobType(name=name, demand=(1,), tenant=name) for name in ("a", "b")]
+    shares = Shares(half_life=1.0, tenants=(Tenant(name="a"), Tenant(name="b")))
+    s = Scheduler(one, types, shares=shares)
+    for now, (job, tenant) in enumerate((("first", "a"), ("second", "a"), ("third", "b"), ("fourth", "a"))):
+        s.submit(job, tenant, now=float(now))
+    assert why(s.explain("second")).reason == Reason.ABOVE_SHARE
+    assert "tenant a has had 100% of what all tenants have used" in str(s.explain("second"))
+    assert "above its share" not in str(s.explain("third"))
 
 
 def test_every_reason_was_seen() -> None:

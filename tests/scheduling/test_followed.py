@@ -91,7 +91,7 @@ def test_weights_follow_the_queues(solver: str) -> None:
 
 
 def test_every_tie_has_its_chance() -> None:
-    """Nobody waits: all candidates weigh nothing, and each is taken about as often."""
+    """No job waits: all candidates weigh nothing, and each is taken about as often."""
     store = made()
     seen: dict[tuple[int, ...], int] = {}
     ties = len(table_of(store, 0))

@@ -10,22 +10,36 @@ from typing import Any
 import numpy as np
 import pytest
 from instances import ALL_EVENTS, Events, perform, random_instance, still_waiting
-from naive_guarded import NaiveGuarded
+from naive_guarded import AGE, NaiveGuarded, weights_of
+from naive_shares import NaiveShares
 
 from slotwise.compiler.kernel import JIT
+from slotwise.core.sharing import ACTIVE, CORRECTION, FACTOR, PATIENT, USE, advance
 from slotwise.core.state import MODE
 from slotwise.errors import InputError
-from slotwise.model import parse_scenario
+from slotwise.model import Group, JobType, Shares, Tenant, parse_scenario
 from slotwise.policies import make_policy
-from slotwise.policies.guarded import Guarded, placement
+from slotwise.policies.guarded import Guarded, memory, placement, sizes
 from slotwise.policies.guarded.memory import SHARES
-from slotwise.policies.guarded.rules import TURNING
+from slotwise.policies.guarded.rules import KEEPING, TURNING
+from slotwise.policies.guarded.services import WINDOW, count_completion
 from slotwise.scheduling import Join, Scheduler, Submit
 from slotwise.simulation.simulate import simulate
 from slotwise.theory import region_of, scaled_rates
 from slotwise.theory.guarantee import Verdict, guarantee
 
 pytestmark = pytest.mark.core
+
+FLAT = Shares(
+    half_life=5.0, strength=4.0, tenants=(Tenant(name="a", share=3), Tenant(name="b", share=1), Tenant(name="c"))
+)
+GROUPED = Shares(
+    half_life=20.0,
+    bound=100.0,
+    others=0.5,
+    groups=(Group(name="g", share=2), Group(name="h")),
+    tenants=(Tenant(name="a", group="g"), Tenant(name="b", group="g", share=3), Tenant(name="c", group="h")),
+)
 
 RUNS, LENGTH = (40, 120) if JIT else (6, 80)
 KNOWN = {"requeue": 0, "drain": 0, "resume": 0, "remove": 0, "fail": 0}  # events that the naive one leaves out
@@ -57,18 +71,44 @@ def test_the_core_decides_as_the_naive_one_does(options: dict[str, Any], actual:
     runs = [same(options, seed, actual) for seed in range(RUNS)]
     assert sum(run.turns for run in runs) > RUNS / 20 or not options, "no server turns"
     assert sum(run.overtaken for run in runs) > 0 or not actual, "no smaller job overtakes"
+    assert sum(run.goes_on for run in runs) > 0 or not options, "no server goes on with its target"
+    assert sum(run.waits_checked for run in runs) > RUNS, "the bound on waits is never looked at"
 
 
-def same(options: dict[str, Any], seed: int, actual: float) -> NaiveGuarded:
+def test_the_weights_are_the_gradient_of_the_lyapunov_function() -> None:
+    """Steps 5 and 6 of the proof: with queue j made of the arrivals within its age, dV/dq_j = S_j w_j."""
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        types = int(rng.integers(1, 6))
+        p, q, service, g = rng.dirichlet(np.ones(types)), *rng.uniform(0.1, 5.0, (3, types))
+
+        def lyapunov(q: Any, p: Any = p, uses: Any = service * g) -> float:  # values of this round
+            return float(uses @ (q**2 * (1.0 + AGE / p))) / 2
+
+        weights = weights_of(g.tolist(), 0.0, q.tolist(), (q / p).tolist())
+        for j in range(types):
+            step = np.eye(types)[j] * 1e-5
+            slope = (lyapunov(q + step) - lyapunov(q - step)) / 2e-5
+            assert slope == pytest.approx(service[j] * weights[j], rel=1e-6)
+
+
+def same(options: dict[str, Any], seed: int, actual: float, shares: Shares | None = None) -> NaiveGuarded:
     rng = random.Random(f"guarded {seed}")
     instance = random_instance(rng)
+    if shares is not None:
+        instance.types = of_tenants(instance.types, shares, rng)
     policy = make_policy("guarded", solver="enumerate", **options)
-    scheduler = Scheduler(instance.cluster, instance.types, policy, seed=seed)
+    scheduler = Scheduler(instance.cluster, instance.types, policy, seed=seed, shares=shares)
     store, o = scheduler._store, policy.options
     sizes = scheduler.sizes
     naive = NaiveGuarded(
         list(map(tuple, sizes.capacity.tolist())), list(map(tuple, sizes.demand.tolist())), o.margin, o.tightness
     )
+    core_sizes = store.values_of(memory.SIZES).tolist()
+    assert naive.size == pytest.approx(core_sizes)
+    naive.size = core_sizes  # to the last digit: types of equal weight stay in the order of sizes
+    if shares is not None:
+        naive.shares = NaiveShares(shares, instance.types)
     kinds = {c.name: n for n, c in enumerate(instance.cluster.servers)}
     types = {t.name: j for j, t in enumerate(instance.types)}
     for c in instance.cluster.servers:
@@ -77,12 +117,17 @@ def same(options: dict[str, Any], seed: int, actual: float) -> NaiveGuarded:
     naive.core_target = lambda n: (
         tuple(store.configuration[n].tolist()) if store.arrays["servers"][n, MODE] == TURNING else None
     )
+    naive.core_kept = lambda n: (
+        tuple(store.configuration[n].tolist()) if store.arrays["servers"][n, MODE] == KEEPING else None
+    )
     naive.core_turns = lambda: int(scheduler._state.stalls)
     events = Events(rng, instance, actual=actual, weights=ALL_EVENTS | KNOWN | {"submit": rng.choice([36, 45])})
     waiting: list[Any] = []
     for _ in range(LENGTH):
         event = events.next(scheduler, waiting)
+        naive.passes(event.now)
         placements, requeued = perform(scheduler, event)
+        check_factors(naive, scheduler)
         naive.told = [(job, scheduler._servers[server]) for job, server in placements]
         match event:
             case Submit(job, name, _, demand):
@@ -101,6 +146,95 @@ def same(options: dict[str, Any], seed: int, actual: float) -> NaiveGuarded:
         check_rules(naive)
         waiting = still_waiting(waiting, event, placements, requeued)
     return naive
+
+
+@pytest.mark.parametrize("options", [{}, {"margin": 0.1}, {"margin": 0.3, "tightness": 0.0}], ids=str)
+@pytest.mark.parametrize("shares", [FLAT, GROUPED], ids=["tenants", "groups"])
+def test_with_shares_the_core_decides_as_the_naive_one_does(options: dict[str, Any], shares: Shares) -> None:
+    runs = [same(options, seed, 0.5, shares) for seed in range(RUNS // 2)]
+    unlike = [run.shares for run in runs if run.shares is not None and len(set(run.shares.factor.values())) > 1]
+    assert len(unlike) > len(runs) / 4, "no factor changes"
+
+
+def test_factors_rest_while_a_very_long_queue_is_worked_off() -> None:
+    """Step A of docs/theory/shares.md: with ten times PATIENT waiting jobs, use moves a hundred times more slowly."""
+    moved = []
+    for waiting in (0, 10 * int(PATIENT)):
+        scheduler = Scheduler.from_scenario(parse_scenario({"name": "x", **TRAP}))
+        scheduler = Scheduler(scheduler.cluster, scheduler.types, shares=FLAT)
+        scheduler.submit("job", "five", now=0.0)
+        scheduler._state.n_waiting, scheduler._state.now = waiting, 0.001
+        advance(scheduler._state)
+        moved.append(float(scheduler._store.arrays["tenants"][-1, USE]))
+    assert moved[0] == pytest.approx(100 * moved[1], rel=1e-3)
+
+
+@pytest.mark.parametrize(("waiting", "kept"), [(0, 0.5), (3 * int(WINDOW), 1.0)])
+def test_service_times_are_learnt_from_more_jobs_while_a_very_long_queue_is_worked_off(
+    waiting: int, kept: float
+) -> None:
+    """Step A of docs/theory/shares.md needs it: old completions count half after WINDOW completions, or as many as jobs wait."""
+    scheduler = Scheduler.from_scenario(parse_scenario({"name": "x", **TRAP}))
+    numbers = scheduler._store.arrays["policy_floats"]
+    numbers[memory.ALL_COMPLETED], numbers[memory.ALL_SEEN] = WINDOW - 1, 1000.0
+    scheduler._state.n_waiting = waiting
+    count_completion(scheduler._state, 0)
+    assert numbers[memory.ALL_SEEN] == 1000.0 * kept
+    assert numbers[memory.ALL_COMPLETED] == WINDOW * kept
+
+
+def test_jobs_that_arrive_at_one_moment_do_not_fill_the_counts_of_running_jobs() -> None:
+    """Else a type that runs at that moment, and seldom later, seems to have a very long service time."""
+    scheduler = Scheduler.from_scenario(parse_scenario({"name": "x", **TRAP}))
+    for job in range(5_000):
+        scheduler.submit(job, "five" if job % 2 else "two", now=0.0)
+    numbers = scheduler._store.arrays["policy_floats"]
+    assert numbers[memory.COUNTS] == 0.0
+    scheduler.complete(0, now=1.0)
+    for job in range(5_000, 10_000):
+        scheduler.submit(job, "five", now=2.0)
+    assert numbers[memory.COUNTS] == 1.0
+
+
+def test_a_type_of_several_tenants_is_as_large_as_that_of_one() -> None:
+    scenario = parse_scenario({"name": "trap", **TRAP})
+    twins = [
+        one.model_copy(update={"name": f"{one.name} {n}", "tenant": str(n)})
+        for n in range(6)
+        for one in scenario.types
+    ]
+    one, many = (
+        Scheduler(scenario.cluster, types)._store.values_of(memory.SIZES) for types in (scenario.types, twins)
+    )
+    assert many.tolist() == 6 * one.tolist()
+
+
+def of_tenants(types: list[JobType], shares: Shares, rng: random.Random) -> list[JobType]:
+    """Give each type a tenant, which may not be listed, and a priority; and let each tenant have a twin of the first type."""
+    names = [*(one.name for one in shares.tenants), "stranger", None]
+    more = [types[0].model_copy(update={"name": f"twin {one.name}", "tenant": one.name}) for one in shares.tenants]
+    owned = [
+        one.model_copy(update={"tenant": rng.choice(names), "priority": rng.choice([0.25, 1.0, 1.0, 3.0])})
+        for one in types
+    ]
+    return [*owned, *more[:2]]
+
+
+def check_factors(naive: NaiveGuarded, scheduler: Scheduler) -> None:
+    """Uses and factors are those of the core. The core's are taken over, to the last digit."""
+    if naive.shares is None:
+        return
+    store, naive_ones = scheduler._store, naive.shares
+    for t, name in enumerate(store.tenants):
+        row = store.arrays["tenants"][t]
+        for column, values in (
+            (USE, naive_ones.use),
+            (ACTIVE, naive_ones.active),
+            (CORRECTION, naive_ones.correction),
+            (FACTOR, naive_ones.factor),
+        ):
+            assert values[name] == pytest.approx(row[column], rel=1e-6, abs=1e-9), name
+            values[name] = float(row[column])
 
 
 def check_rules(naive: NaiveGuarded) -> None:
@@ -145,6 +279,24 @@ def test_usable_capacity_is_what_brute_force_finds() -> None:
         found = placement.usable(state, 0, room)
         assert found == pytest.approx(most_usable(room.tolist(), demand, size))
         assert placement.usable(state, 0, room) == found  # remembered
+
+
+def test_sizes_are_those_of_brute_force_by_lists_and_by_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(9)
+    for few in (0, 10**9):
+        monkeypatch.setattr(sizes, "FEW_SEARCHES", few)
+        for _ in range(12):
+            capacity, demand = rng.integers(4, 9, (2, 2)), rng.integers(1, 5, (3, 2))
+            found = sizes.effective_sizes(capacity, demand, np.ones((2, 3), np.bool_))
+            share = demand @ (1.0 / (2 * capacity.max(axis=0)))
+            whole = [most_usable(room.tolist(), demand, share) for room in capacity]
+            for j, w in enumerate(demand):
+                lost = [
+                    whole[c] - most_usable((room - w).tolist(), demand, share)
+                    for c, room in enumerate(capacity)
+                    if (w <= room).all()
+                ]
+                assert found[j] == pytest.approx(min(lost) / max(whole) if lost else sizes.LEAST)
 
 
 def test_a_job_goes_where_it_spoils_least() -> None:
@@ -234,7 +386,7 @@ def test_a_pool_does_not_feel_the_load_of_another() -> None:
                     "requires": {"pool": ["b"]},
                 },
             ],
-            "run": {"until": 4000.0, "replications": 1, "seed": 1},
+            "run": {"until": 16000.0, "replications": 1, "seed": 1},
         }
         found = simulate(parse_scenario(document), "guarded", workers=1)
         return sum(found.mean_queue_by_type[name].mean for name in ("a5", "a2"))
@@ -256,6 +408,10 @@ def test_the_whole_region_is_proven() -> None:
     assert verdict(make_policy("guarded"), MIXED) is Verdict.CERTIFIED
 
 
+def test_that_no_search_is_cut_off_is_an_assumption() -> None:
+    assert verdict(make_policy("guarded", solver="search")) is Verdict.ASSUMED
+
+
 def test_nothing_is_proven_with_durations() -> None:
     assert verdict(make_policy("guarded", durations="exact")) is Verdict.NOT_CERTIFIED
 
@@ -273,7 +429,3 @@ def test_a_subclass_with_other_hooks_has_no_proof() -> None:
 def test_options_that_would_break_the_proof_are_refused(options: dict[str, float]) -> None:
     with pytest.raises(InputError):
         make_policy("guarded", **options)
-
-
-def test_auto_of_an_earlier_version_is_none() -> None:
-    assert make_policy("guarded", durations="auto").options.durations == "none"

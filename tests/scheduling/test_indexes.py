@@ -11,10 +11,9 @@ import pytest
 from instances import put_back
 
 from slotwise.compiler.kernel import JIT
-from slotwise.core import chance, queues, steps
+from slotwise.core import chance, server_steps, steps
 from slotwise.core.chance import words_of
-from slotwise.core.indexes import bitmap, firsttree, fitindex
-from slotwise.core.moves import reindex
+from slotwise.core.indexes import bitmap, firsttree, fitindex, shortest
 from slotwise.core.state import (
     CLASS,
     DRAINING,
@@ -30,6 +29,7 @@ from slotwise.core.state import (
     sequence,
 )
 from slotwise.core.state import queues as lines
+from slotwise.core.steps import reindex
 from slotwise.core.store import Store
 from slotwise.model import Integers
 from slotwise.model.sizes import LARGEST
@@ -233,13 +233,13 @@ def test_queues_are_lists(own: bool) -> None:
     if own:
         for server in range(n):
             for j in range(2):
-                queues.refresh_shortest(state, j, server)
+                shortest.refresh_shortest(state, j, server)
     for _ in range(STEPS // 2):
         waiting = [i for line in plain.values() for i in line]
         kind = rng.random()
         if kind < 0.5 and state.n_free_jobs:
             j = rng.randrange(2)
-            i = queues.admit(state, j)
+            i = steps.admit(state, j)
             if own:
                 takers = [m for m in range(n - 2) if j == 0 or m % 2 == 0]
                 right = min(takers, key=lambda m: (len(plain[2 * m + j]), m)) * 2 + j
@@ -248,14 +248,14 @@ def test_queues_are_lists(own: bool) -> None:
             plain[right].append(i)
         elif kind < 0.8 and waiting:
             i = rng.choice(waiting)
-            queues.leave_queue(state, i)
-            queues.release(state, i)
+            steps.leave_queue(state, i)
+            steps.release(state, i)
             next(line for line in plain.values() if i in line).remove(i)
         elif waiting:
             i = rng.choice(waiting)
             (q,) = [q for q, line in plain.items() if i in line]
-            queues.leave_queue(state, i)
-            queues.rejoin_queue(state, i, q)
+            steps.leave_queue(state, i)
+            steps.rejoin_queue(state, i, q)
             plain[q].remove(i)
             put_back(plain[q], i, sequence(state))
         check_queues(state, plain)
@@ -264,9 +264,9 @@ def test_queues_are_lists(own: bool) -> None:
 def test_growing_keeps_the_job_numbers_that_are_still_free() -> None:
     store = store_of("m14", [[1]], [[4]], 1)
     state: Any = store.state
-    taken = [queues.admit(state, 0) for _ in range(10)]
+    taken = [steps.admit(state, 0) for _ in range(10)]
     store.grow_jobs(2 * state.max_jobs)
-    taken += [queues.admit(state, 0) for _ in range(int(state.n_free_jobs))]
+    taken += [steps.admit(state, 0) for _ in range(int(state.n_free_jobs))]
     assert sorted(taken) == list(range(state.max_jobs))
     assert (state.n_free_jobs, state.free_job) == (0, -1)
 
@@ -313,7 +313,7 @@ def test_an_only_server_is_found_and_filed_when_another_comes() -> None:
     store = store_of("best-fit", [[1]], [[20]], 2)
     state: Any = store.state
     hook, rows, free = store.policy.hooks(("join",)).join, store.arrays["servers"], store.arrays["free"]
-    steps.join(state, 0, 0, hook)
+    server_steps.join(state, 0, 0, hook)
     free[0] = 5
     reindex(state, 0)
     order = np.zeros(2, np.int64)
@@ -325,7 +325,7 @@ def test_an_only_server_is_found_and_filed_when_another_comes() -> None:
     rows[0, STATUS] = DRAINING
     assert fitindex.filed(state, order) == 0
     rows[0, STATUS] = PRESENT
-    steps.join(state, 1, 0, hook)
+    server_steps.join(state, 1, 0, hook)
     assert [fitindex.best(state, np.array([need])) for need in (5, 6)] == [0, 1]
     assert fitindex.count(state, np.array([5]), -1) == 2
     assert fitindex.filed(state, order) == 2

@@ -62,7 +62,8 @@ class Follower:
 
     def __init__(self, scenario: Scenario, name: str, options: dict[str, Any]) -> None:
         policy = make_policy(name, **options)
-        self.scheduler = Scheduler(scenario.cluster, scenario.types, policy, seed=scenario.run.seed)
+        seed = scenario.run.seed
+        self.scheduler = Scheduler(scenario.cluster, scenario.types, policy, seed=seed, shares=scenario.shares)
         self.types = [t.name for t in scenario.types]
         self.classes = [c.name for c in scenario.cluster.servers]
         self.job_of: dict[int, int] = {}
@@ -113,8 +114,21 @@ class Follower:
 def test_the_loop_and_the_scheduler_agree(
     variant: tuple[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name, options = variant
-    scenario = scenario_for(name)
+    agree(scenario_for(variant[0]), *variant, monkeypatch)
+
+
+def test_the_loop_and_the_scheduler_agree_on_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = scenario_for("guarded")
+    tenants = [{"name": "a", "share": 5}, {"name": "b", "share": 2}]
+    types = [
+        *({**one, "name": f"{one['name']} of {owner}", "tenant": owner} for one in TYPES[:2] for owner in "abc"),
+        {**TYPES[2], "priority": 4.0},
+    ]
+    tables = {"cluster": CLUSTER, "types": types, "shares": {"half_life": 0.5, "tenants": tenants}}
+    agree(parse_scenario({"name": "x", **tables, "run": scenario.run.model_dump()}), "guarded", {}, monkeypatch)
+
+
+def agree(scenario: Scenario, name: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     task = Task(scenario, jobs_of(scenario), Choice(name, options))
     follower = Follower(scenario, name, options)
     ready = replication.prepare(task)

@@ -234,6 +234,25 @@ def test_without_an_index_kept_free_room_is_still_kept() -> None:
     ]
 
 
+def test_a_stop_of_its_own_finds_the_freed_server_in_the_index() -> None:
+    found = []
+
+    class AsksTheIndex(type(make_policy("best-fit"))):  # type: ignore[misc]
+        compiled = False
+
+        @staticmethod
+        def stop(s: State, j: int, server: int) -> None:
+            found.append((server, int(best_fit(s, demand(s)[j]))))
+
+    scheduler = small(AsksTheIndex())
+    for i in range(5):  # four fill the cluster
+        scheduler.submit(i, "x")
+    scheduler.cancel(4)
+    scheduler.stop(3)
+    ((server, best),) = found
+    assert best == server, "the index of servers does not know yet that job 3 has left"
+
+
 # -- policies that do what they must not ------------------------------------------------------------------------------
 
 
@@ -269,11 +288,11 @@ def gives_up(s: State, j: int, i: int) -> None:
 
 FAULTS = [
     (no_room, 3, "wanted to start a job on a server that has no room for it"),
-    (nobody, 1, "wanted to start a job of a type of which nobody waits"),
+    (nobody, 1, "wanted to start a job of a type that has no waiting job"),
     (not_there, 1, "wanted to start a job on a server that takes no jobs"),
     (below_all, 1, "wanted to start a job on a server that takes no jobs"),
     (beyond_all, 1, "wanted to start a job on a server that takes no jobs"),
-    (no_such_type, 1, "wanted to start a job of a type of which nobody waits"),
+    (no_such_type, 1, "wanted to start a job of a type that has no waiting job"),
     (gives_up, 1, "I give up"),
 ]
 

@@ -227,7 +227,7 @@ def test_with_room_for_one_the_older_job_starts_again() -> None:
 
 
 def test_jobs_that_no_server_takes_wait_apart_while_the_state_grows() -> None:
-    """One queue per server: those whom nobody can hold are not lost when 64 more servers of the wrong kind join."""
+    """One queue per server: jobs that no server can hold are not lost when 64 more servers of the wrong kind join."""
     cluster, types = two_sizes(1, 0)
     scheduler = Scheduler(cluster, types, "m14", queues="own")
     for n in range(3):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from variants import VARIANTS, label, looks_at_all
 
 from slotwise.compiler.kernel import JIT
 from slotwise.errors import InputError
-from slotwise.model import Cluster, JobType, ServerClass
+from slotwise.model import Cluster, Group, JobType, ServerClass, Shares, Tenant
 from slotwise.scheduling import (
     POLICIES,
     Complete,
@@ -48,13 +49,69 @@ from slotwise.scheduling.api import (
 pytestmark = pytest.mark.core
 
 RUNS, LENGTH = (3, 70) if JIT else (1, 30)
-FIXTURE, DRAINS, FLOODS, NEWEST = (
-    Path(__file__).parent / f"situation-v1{name}.json" for name in ("", "-drains", "-floods", "-margin")
+FIXTURE, DRAINS, FLOODS, MARGIN, SIZES, AGES, NEWEST = (
+    Path(__file__).parent / f"situation-v1{name}.json"
+    for name in ("", "-drains", "-floods", "-margin", "-sizes", "-ages", "-overdue")
 )
 
 
 def rebuilt(scheduler: Scheduler, **changes: Any) -> Scheduler:
     return Scheduler.from_situation(Situation.from_json(scheduler.situation().to_json()), **changes)
+
+
+SHARES = Shares(
+    half_life=3.0,
+    groups=(Group(name="g", share=2),),
+    tenants=(Tenant(name="a", share=3, group="g"), Tenant(name="b", group="g"), Tenant(name="c")),
+)
+
+
+def test_shares_are_cut_like_everything_else() -> None:
+    """Uses, activities and corrections are in the situation: a scheduler that was rebuilt from it decides alike."""
+    for seed in range(2 * RUNS):
+        rng = random.Random(f"shares {seed}")
+        instance = random_instance(rng)
+        tenants = ("a", "b", "c", "nobody", None)
+        instance.types = [
+            one.model_copy(update={"tenant": tenants[at % 5], "priority": 2.0})
+            for at, one in enumerate(instance.types)
+        ]
+        whole = Scheduler(instance.cluster, instance.types, seed=seed, shares=SHARES)
+        events = Events(rng, instance, weights=ALL_EVENTS | {"submit": 55})
+        cut, waiting = rebuilt(whole), []
+        for n in range(LENGTH):
+            if rng.random() < 0.3:
+                cut = rebuilt(cut)
+            event = events.next(whole, waiting)
+            outcome = whole.apply(event)
+            assert cut.apply(event) == outcome, f"seed {seed}, event {n}: {event}"
+            waiting = still_waiting(waiting, event, [p[:2] for p in outcome.placements], list(outcome.requeued))
+        assert cut.situation() == whole.situation(), f"seed {seed}"
+        assert any(use > 0 for use, _, _ in (whole.situation().use or {}).values()), (
+            f"seed {seed}: nothing was used"
+        )
+
+
+def test_shares_change_and_go_and_tenants_keep_their_use() -> None:
+    cluster = Cluster(resources=("cpu",), servers=(ServerClass(name="s", count=1, capacity=(Decimal(4),)),))
+    types = [JobType(name=name, demand=(Decimal(1),), tenant=name) for name in ("a", "b")]
+    scheduler = Scheduler(cluster, types, shares=SHARES)
+    scheduler.submit("first", "a", now=1.0)
+    scheduler.submit("second", "b", now=5.0)
+    use = scheduler.situation().use
+    assert use is not None
+    assert use["a"][0] == pytest.approx(0.25 * (1 - 0.5 ** (4 / 3)))
+    other = Shares(half_life=1.0, tenants=(Tenant(name="a", share=9),))
+    changed = rebuilt(scheduler, shares=other).situation()
+    assert changed.shares == other
+    assert changed.use is not None
+    assert set(changed.use) == {"a", "others"}
+    assert changed.use["a"] == use["a"]
+    gone = rebuilt(scheduler, shares=Shares(half_life=1.0)).situation()
+    assert gone.shares is None
+    assert "shares" not in gone.to_dict()
+    with pytest.raises(InputError, match="best-fit cannot honour shares"):
+        rebuilt(scheduler, policy="best-fit")
 
 
 def start_of(variant: tuple[str, dict[str, Any]], seed: int) -> tuple[random.Random, Instance, Scheduler, Events]:
@@ -89,7 +146,7 @@ def test_cut_anywhere_it_goes_on_as_if_it_had_not_been(variant: tuple[str, dict[
 
 
 def grown(instance: Instance, rng: random.Random, n: int, *, alone: bool) -> dict[str, Any]:
-    """A type more, finer than the others, or a class more; the instance, from which events are drawn, knows it too."""
+    """A type more, finer than any before, or a class more; the instance, from which events are drawn, knows it too."""
     if rng.random() < 0.5 or alone:
         demand = tuple(size / 2 for size in instance.types[0].demand)
         instance.types.append(JobType(name=f"new{n}", demand=demand, mean_service=1.5))
@@ -324,7 +381,7 @@ def the_fixture() -> Scheduler:
     return scheduler
 
 
-@pytest.mark.parametrize("file", [FIXTURE, DRAINS, FLOODS, NEWEST], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [FIXTURE, DRAINS, FLOODS, MARGIN, SIZES, AGES, NEWEST], ids=lambda file: file.stem)
 def test_a_situation_of_an_earlier_version_is_read(file: Path) -> None:
     """Files that were written once and are never written anew. What the policy has learnt to remember since begins as in a new scheduler."""
     text = file.read_text()

@@ -16,7 +16,7 @@ from slotwise.packing.kernels import BRANCH_AND_BOUND
 @pytest.mark.core
 @pytest.mark.parametrize("solver", ["search", "dp", "enumerate"])
 def test_where_the_best_is_found_it_is_the_measure(solver: str) -> None:
-    """Whether or not weights have changed since it was last asked for, and whoever has searched in between."""
+    """Whether or not weights have changed since it was last asked for, and whatever was searched in between."""
     rng = np.random.default_rng(5)
     store = store_of("guarded", rng.integers(2, 7, (9, 2)), [[10, 10], [14, 9]], 6, solver=solver)
     store.arrays["servers"][:, CLASS] = np.arange(6) % 2

@@ -25,7 +25,7 @@ def test_the_root_is_the_earliest_end(seed: int, many: int) -> None:
             agenda.grow(2 * a.max_jobs)
         first = min(running, key=lambda leaf: running[leaf][0], default=-1)
         move = rng.integers(3) if running else 0
-        if move == 0 and len(running) < many:  # a job starts beside the others
+        if move == 0 and len(running) < many:  # a job starts beside running jobs
             end, leaf = rng.random(), free_leaf(a)
             insert(agenda.arrays["ends"], a.root, a.leaves + leaf, job, end)
             running[leaf] = (end, job)

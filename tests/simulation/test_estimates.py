@@ -1,4 +1,4 @@
-"""How long users expect their jobs to run: who is told, and what is made of those who have not said."""
+"""How long users expect their jobs to run: which policies are told, and what stands in for a missing estimate."""
 
 from __future__ import annotations
 
@@ -44,12 +44,11 @@ def starts(made: Scenario, policy: str = "guarded", **options: Any) -> np.ndarra
     return result.jobs().sort("arrival", "type", "end")["start"].fill_null(np.inf).fill_nan(np.inf).to_numpy()
 
 
-def test_guarded_uses_estimates_only_if_told_to(tmp_path: Path) -> None:
-    """Estimates may be absurd or missing: a user who trusts them says so."""
+def test_guarded_uses_estimates_where_a_trace_has_them(tmp_path: Path) -> None:
     made = scenario(tmp_path)
     found = starts(made)
-    assert np.array_equal(found, starts(made, durations="none"))
-    assert not np.array_equal(found, starts(made, durations="estimate"))
+    assert np.array_equal(found, starts(made, durations="estimate"))
+    assert not np.array_equal(found, starts(made, durations="none"))
     assert not np.array_equal(found, starts(made, durations="exact"))
 
 

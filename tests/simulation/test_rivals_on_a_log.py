@@ -1,8 +1,8 @@
 """First-fit and EASY on a real log of a parallel machine, against a few lines that know no types and no indexes.
 
-The figures of a whole log depend on ties and on rounding: moving the arrivals by a millionth changes first-fit's mean queue by
-several per cent (115.9 to 129.2 for factors within 1e-5 of each other). So the start of each job is compared exactly, and the figures of the whole log only roughly with those
-published beside it (124.0; EASY 72.6 and 107.5).
+The figures of a whole log depend on ties and on rounding. Moving the arrivals by a millionth changes first-fit's mean
+queue by several per cent: 115.9 to 129.2 for factors within 1e-5 of each other. So the start of each job is compared
+exactly, and the figures of the whole log only roughly with those published beside it (124.0; EASY 72.6 and 107.5).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def starts(where: Scenario, policy: str, **options: Any) -> tuple[Floats, Floats
 
 
 def naive(log: dict[str, Floats], jobs: int, easy: str = "") -> Floats:
-    """The same, from a list of those who wait; with EASY by the column `easy`."""
+    """Return the same from a list of waiting jobs, with EASY by the column `easy`."""
     arrival, run, size = (log[name][:jobs] for name in ("arrival", "duration", "demand.cpu"))
     expected, start = log[easy or "duration"][:jobs], np.full(jobs, np.nan)
     free, waiting, ends, running, came = float(PROCESSORS), [], [], {}, 0

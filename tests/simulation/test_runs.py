@@ -116,7 +116,7 @@ def test_waits_of_two_replications_are_put_together(scenario: Make) -> None:
     sums = sum(run.wait_sums for run in result.runs)
     started = sums[:, 1].sum() / sums[:, 0].sum()
     assert sum(result.still_waiting.values()) > 0
-    assert started < result.wait["mean"] < 1.05 * started  # those who still wait have waited longer
+    assert started < result.wait["mean"] < 1.05 * started  # jobs that still wait have waited longer
     assert result.wait["max"] == max(run.wait_sums[:, 3].max() for run in result.runs)
     assert result.wait["p50"] <= result.wait["p95"] <= result.wait["p99"] <= result.wait["max"]
     by_type = result.wait_by_type
@@ -198,7 +198,7 @@ def test_an_interruption_keeps_what_is_finished(scenario: Make, monkeypatch: pyt
         finished.extend(found.done)
         if len(finished) >= 2 and not raised:
             raised.append(True)
-            raise KeyboardInterrupt  # before anybody has looked at the second
+            raise KeyboardInterrupt  # before the second has been looked at
         return found
 
     monkeypatch.setattr(module, "wait", interrupted)

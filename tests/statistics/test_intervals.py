@@ -1,4 +1,4 @@
-"""Intervals that respect zero, with their coverage where the truth is known; waits of those who still wait."""
+"""Intervals that respect zero, with their coverage where the truth is known; waits of jobs that still wait."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_what_is_not_known_yet_is_infinite() -> None:
 
 @pytest.mark.parametrize(("servers", "load"), [(20, 0.4), (20, 0.5), (10, 0.3)])
 def test_a_queue_of_which_little_is_seen_is_covered(servers: int, load: float) -> None:
-    """Nearly nobody waits, so most runs see none of the rare long waits that make up the mean."""
+    """Nearly no job waits, so most runs see none of the rare long waits that make up the mean."""
     cluster = {"resources": ["r"], "servers": [{"name": "s", "count": servers, "capacity": [1]}]}
     types = [{"name": "job", "demand": [1], "rate": load * servers, "mean_service": 1.0}]
     true = erlang.mean_wait(servers, load * servers, 1.0) * load * servers

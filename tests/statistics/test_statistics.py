@@ -96,8 +96,9 @@ def ar1(rng: np.random.Generator, phi: float, n: int) -> np.ndarray:
 
 @pytest.mark.parametrize(("phi", "n"), [(0.0, 640), (0.9, 5000), (0.98, 10_000)])
 def test_batch_means_cover(phi: float, n: int) -> None:
-    """95 % intervals hold the mean in 91 % to 99 % of 400 runs (a binomial's 4 standard deviations at .95), even
-    where the values themselves are strongly correlated; Student on the raw values would not (a third at .9)."""
+    """95 % intervals hold the mean in 91 % to 99 % of 400 runs (a binomial's 4 standard deviations at .95), even if the
+    values themselves are strongly correlated. Student's interval on the raw values would not: it holds the mean in a
+    third at .9."""
     rng = np.random.default_rng(3)
     held = 0
     for _ in range(400):

@@ -48,7 +48,7 @@ def test_json_is_complete_and_plain() -> None:
     assert sum(one["share"] for one in mix) == pytest.approx(1)
     assert {"standard": 2, "high-memory": 3} in [one["configuration"] for one in mix]
     own = found["guarantees"][0]
-    assert (own["policy"], own["verdict"]) == ("algorithm1", "certified")
+    assert (own["policy"], own["verdict"]) == ("algorithm1", "certified under assumptions")
     assert {"text", "holds", "detail"} == set(own["assumptions"][0])
     assert found["lower_bound"] == {
         "mean_queue": pytest.approx(0.0786, abs=1e-4),

@@ -14,9 +14,6 @@ from slotwise.theory.erlang import (
     erlang_c,
     mean_queue,
     mean_wait,
-    mg1_mean_queue,
-    staff_for_mean_wait,
-    staff_for_wait_quantile,
     wait_quantile,
 )
 
@@ -52,11 +49,8 @@ def test_a_million_servers_follow_the_square_root_rule() -> None:
 
 def test_one_server_and_overload() -> None:
     assert mean_queue(1, 0.8) == pytest.approx(0.8**2 / 0.2)
-    assert mean_queue(1, 0.8) == pytest.approx(mg1_mean_queue(0.4, 2.0, 8.0))
-    assert mg1_mean_queue(0.8, 1.0, 1.0) == pytest.approx(0.5 * mean_queue(1, 0.8))  # M/D/1
     assert mean_queue(5, 5.0) == math.inf
     assert erlang_c(5, 6.0) == 1
-    assert mg1_mean_queue(1.0, 1.0, 2.0) == math.inf
     assert wait_quantile(2, 3.0, 1.0, 0.5) == math.inf
 
 
@@ -80,27 +74,8 @@ def test_quantiles_invert_the_tail() -> None:
     assert integral == pytest.approx(mean_wait(n, rate, mean), rel=0.01)
 
 
-@pytest.mark.parametrize(
-    ("rate", "mean", "target"), [(5.0, 2.0, 0.01), (0.3, 1.0, 5.0), (900.0, 1.0, 0.001), (8, 1, 1e-9)]
-)
-def test_staffing_is_the_fewest(rate: float, mean: float, target: float) -> None:
-    n = staff_for_mean_wait(rate, mean, target)
-    assert mean_wait(n, rate, mean) <= target
-    assert n == 1 or mean_wait(n - 1, rate, mean) > target
-    m = staff_for_wait_quantile(rate, mean, 0.95, target)
-    assert wait_quantile(m, rate, mean, 0.95) <= target
-    assert m == 1 or wait_quantile(m - 1, rate, mean, 0.95) > target
-
-
 def test_bad_input_is_refused() -> None:
     with pytest.raises(InputError, match="finite load"):
         erlang_b(3, math.nan)
-    with pytest.raises(InputError, match="no number of servers"):
-        staff_for_mean_wait(1.0, 1.0, 0.0)
-    with pytest.raises(InputError, match="0 or more"):
-        staff_for_wait_quantile(1.0, 1.0, 0.95, -1.0)
     with pytest.raises(InputError, match="quantile"):
         wait_quantile(3, 1.0, 1.0, 1.0)
-    assert staff_for_wait_quantile(10.0, 1.0, 0.95, 0.0) == next(
-        n for n in range(11, 99) if erlang_c(n, 10.0) <= 0.05
-    )

@@ -11,7 +11,7 @@ import pytest
 from slotwise.errors import InputError
 from slotwise.model import load_scenario, parse_scenario
 from slotwise.packing import Space
-from slotwise.region.pricing import Listed, Searched
+from slotwise.region.pricing import ListedPricing, SearchedPricing
 from slotwise.region.ray import QUICK, Columns
 from slotwise.region.region import Mix
 from slotwise.theory import headroom_by_type, intensity, load_of, locate, region_of, scaled_rates
@@ -132,8 +132,8 @@ def test_search_and_table_agree() -> None:
         spaces = [Space.additive(demand, rng.integers(9, 25, R)) for _ in range(2)]
         counts = [3, 2]
         rho = rng.random(J)
-        listed = locate(rho, Columns([Listed(space, configurations(space)) for space in spaces], counts))
-        searched = locate(rho, Columns([Searched(space) for space in spaces], counts))
+        listed = locate(rho, Columns([ListedPricing(space, configurations(space)) for space in spaces], counts))
+        searched = locate(rho, Columns([SearchedPricing(space) for space in spaces], counts))
         assert searched.exact
         assert searched.intensity == pytest.approx(listed.intensity, rel=1e-9)
 
@@ -147,7 +147,7 @@ def test_search_finds_the_best_configuration_and_its_limit_is_one() -> None:
         space = Space.additive(demand, rng.integers(0 if trial % 5 == 0 else 4, 14, R))
         prices = rng.random(J) * (rng.random(J) < 0.8)
         best = float((configurations(space) @ prices).max())
-        pricing = Searched(space)
+        pricing = SearchedPricing(space)
         full = pricing.best(prices)
         assert space.feasible(full.configuration)
         assert full.value == pytest.approx(best, rel=1e-12)
@@ -158,7 +158,7 @@ def test_search_finds_the_best_configuration_and_its_limit_is_one() -> None:
 
 
 def test_limits_stay_honest_where_searches_are_cut_short() -> None:
-    class Lazy(Searched):
+    class Lazy(SearchedPricing):
         def best(self, prices, effort=0, known=None):  # type: ignore[no-untyped-def]
             return super().best(prices, 3)
 
@@ -269,7 +269,7 @@ def test_the_same_direction_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("slotwise.region.ray._from_nothing", never)
     rng = np.random.default_rng(10)
     demand = rng.integers(20, 61, (30, 2))
-    columns = Columns([Searched(Space.additive(demand, [100, 100]))], [50])
+    columns = Columns([SearchedPricing(Space.additive(demand, [100, 100]))], [50])
     first = locate(np.ones(30), columns)
     known = len(columns)
     again = locate(np.full(30, 0.7 / first.intensity), columns)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from slotwise.cli.trace import app
 from slotwise.errors import InputError
 from slotwise.model import RateProfile
-from slotwise.workloads.timechange import Rhythm
+from slotwise.workloads.timechange import RateRhythm
 from slotwise.workloads.traces import Trace, TraceMeta, write_trace
 from slotwise.workloads.traces.rhythm import UNIX, measured_profile
 
@@ -24,7 +24,7 @@ HALF_PAST_SIX = 6.5 * 3600
 
 def drawn(days: float, clock: str = "", origin: float = 0.0) -> Trace:
     """Poisson arrivals of this profile, 40 an hour."""
-    rhythm = Rhythm.of(RateProfile(period=86_400.0, rates=GIVEN), "s")
+    rhythm = RateRhythm.of(RateProfile(period=86_400.0, rates=GIVEN), "s")
     rng = np.random.default_rng(11)
     times = rhythm.when(np.cumsum(rng.exponential(90.0, int(40 * 24 * days * 1.1))))
     times = times[(times >= origin % 86_400) & (times < origin % 86_400 + days * 86_400)] - origin % 86_400

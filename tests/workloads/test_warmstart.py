@@ -19,7 +19,8 @@ from slotwise.workloads.warmstart import MOST, drawn, how_many
 
 
 def test_the_law_is_that_of_a_process_that_has_gone_on_for_long() -> None:
-    """Jobs of two types came for ever; who is there at time 0, and for how much longer, is compared with what is drawn."""
+    """Jobs of two types came for ever. The jobs in service at time 0, and their remaining times, are compared with what
+    is drawn."""
     rng = np.random.default_rng(2)
     duration, kind = rng.lognormal(0, 1, 4000), rng.integers(0, 2, 4000)
     duration[kind == 1] *= 3

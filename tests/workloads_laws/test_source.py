@@ -19,7 +19,7 @@ from slotwise.errors import InputError
 from slotwise.model.scenario import Scenario
 from slotwise.workloads.laws import effective_rates
 from slotwise.workloads.processes import Renewal
-from slotwise.workloads.source import Chunk, MergedSource, Source, TraceSource, open_source
+from slotwise.workloads.source import Chunk, JobSource, MergedSource, TraceSource, open_source
 
 MMPP = {"law": "mmpp", "rates": [1.0, 6.0], "sojourns": [4.0, 1.0]}
 OFF_AND_ON = {"law": "mmpp", "rates": [0.0, 1.0, 3.0], "sojourns": [2.0, 1.0, 0.5]}
@@ -64,7 +64,7 @@ def scenario(
     )
 
 
-def take(source: Source, n: int, at_most: int = 5000) -> Chunk:
+def take(source: JobSource, n: int, at_most: int = 5000) -> Chunk:
     chunks = []
     have = 0
     while have < n:

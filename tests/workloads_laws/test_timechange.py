@@ -18,11 +18,11 @@ from slotwise.simulation.simulate import simulate
 from slotwise.theory.capacity import assess
 from slotwise.workloads.laws import child
 from slotwise.workloads.source import open_source
-from slotwise.workloads.timechange import Rhythm, in_service, steps_of
+from slotwise.workloads.timechange import RateRhythm, in_service, steps_of
 
 STEPS = (0.0, 0.4, 1.7, 2.6, 1.1, 0.0, 0.9)
 LENGTHS = (2.0, 1.0, 0.5, 3.0, 0.25, 1.0, 2.25)
-RHYTHM = Rhythm.of(RateProfile(period=10.0, rates=STEPS, lengths=LENGTHS), None)
+RHYTHM = RateRhythm.of(RateProfile(period=10.0, rates=STEPS, lengths=LENGTHS), None)
 
 
 def scenario(**more: object) -> object:
@@ -74,7 +74,7 @@ def test_counts_are_poisson_with_the_right_mean() -> None:
     times = open_source(made, np.array([12.0]), SeedSequence(5)).next(700_000).time
     times = times[times < 24 * days]
     counts = np.bincount(times.astype(np.int64), minlength=24 * days).reshape(days, 24)
-    expected = 12 * Rhythm.of(made.workload.profile, "h").at(np.arange(24) + 0.5)
+    expected = 12 * RateRhythm.of(made.workload.profile, "h").at(np.arange(24) + 0.5)
     assert expected.mean() == pytest.approx(12)
     z = (counts.mean(axis=0) - expected) / np.sqrt(expected / days)
     assert stats.chi2.sf(float(z @ z), 24) > 1e-3
@@ -95,7 +95,7 @@ def test_on_the_changed_clock_the_process_is_the_one_of_constant_rate(
     profile = {"period": "day", "rates": [0.2, 0.5, 1.6, 1.7]}
     made = scenario(workload={"arrivals": law, "profile": profile})
     times = open_source(made, np.array([12.0]), SeedSequence(7)).next(100_000).time
-    clock = Rhythm.of(made.workload.profile, "h").passed(times)
+    clock = RateRhythm.of(made.workload.profile, "h").passed(times)
     steady = open_source(scenario(workload={"arrivals": law}), np.array([12.0]), SeedSequence(7)).next(100_000).time
     assert clock == pytest.approx(steady, rel=1e-11, abs=1e-9)
     gaps = np.diff(clock) * 12
@@ -147,7 +147,7 @@ def test_infinitely_many_servers_have_the_known_mean_at_every_time() -> None:
             n += step * (12 * rates[hour] / rates.mean() - n / 1.5)
     assert n == pytest.approx(known[0], rel=2e-3)
     assert known.mean() == pytest.approx(18.0, rel=0.02)
-    # and the generator against theory: who is there at each hour of 800 days
+    # and the generator against theory: the jobs in service at each hour of 800 days
     source = open_source(made, np.array([12.0]), child(SeedSequence(9), 0))
     chunk = source.next(12 * 24 * 800)
     begin, end = chunk.time, chunk.time + chunk.duration

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from slotwise.cli.connecting import CONNECTION, connected
-from slotwise.cli.light import Argument, Command, Option
+from slotwise.cli.light import Argument, LightCommand, Option
 from slotwise.display.numbers import printable
 from slotwise.errors import InputError
 from slotwise.live.transport import ServiceError
@@ -76,9 +76,12 @@ def apply(
     with connected(server, profile) as client:
         plan = ask(client, "/v1/cluster/plan", {"toml": text})
         if not dry_run and plan["changes"]:
-            if not yes and not may_apply(plan):
-                print("nothing was changed", file=sys.stderr)
-                return 1
+            if not yes:
+                if as_json:
+                    print(json.dumps(plan), flush=True)
+                if not may_apply(plan):
+                    print("nothing was changed", file=sys.stderr)
+                    return 1
             wanted = {"toml": text} if yes else {"toml": text, "plan": plan["plan"]}
             plan = ask(client, "/v1/cluster/apply", wanted)
     print(json.dumps(plan) if as_json else lines_of(plan))
@@ -102,7 +105,7 @@ def show(*, as_toml: bool, server: str | None, profile: str | None, as_json: boo
 
 
 FILE = Argument("file", "CLUSTER.toml", "the cluster, its types and its policy, as they shall be")
-APPLY = Command(
+APPLY = LightCommand(
     apply,
     "Make the running cluster what a cluster file says. Show the changes and ask first; running jobs are not interrupted.",
     (
@@ -113,15 +116,18 @@ APPLY = Command(
     ),
     ("slotwise apply mine.toml --dry-run", "slotwise apply mine.toml --yes"),
 )
-PLAN_APPLY = Command(
+PLAN_APPLY = LightCommand(
     plan_apply,
     "Show what `slotwise apply` would change, and what that means for running and waiting jobs. Change nothing.",
     (FILE, *CONNECTION),
     ("slotwise plan-apply mine.toml",),
 )
-SHOW = Command(
+SHOW = LightCommand(
     show,
     "Print the cluster that runs, with what was changed since the service started, as a cluster file.",
-    (Option("as_toml", "--toml", "as a cluster file, which `slotwise apply` takes (the default)"), *CONNECTION),
+    (
+        Option("as_toml", "--toml", "as a cluster file, which `slotwise apply` takes (the default)"),
+        *CONNECTION,
+    ),
     ("slotwise show --toml > mine.toml",),
 )

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from slotwise.cli.light import Argument, Command, Group, Option
+from slotwise.cli.light import Argument, CommandGroup, LightCommand, Option
 
 
-def as_typer(target: Command | Group) -> Any:
+def as_typer(target: LightCommand | CommandGroup) -> Any:
     """Return a function that Typer understands, or an application where there are commands below."""
-    if isinstance(target, Group):
+    if isinstance(target, CommandGroup):
         app = typer.Typer(help=target.about, no_args_is_help=True)
         for name, one in target.commands.items():
             app.command(name)(_function(one))
@@ -20,7 +20,7 @@ def as_typer(target: Command | Group) -> Any:
     return _function(target)
 
 
-def _function(command: Command) -> Any:
+def _function(command: LightCommand) -> Any:
     def act(**values: Any) -> int | None:
         return command.act(**values)
 

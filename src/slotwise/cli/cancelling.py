@@ -6,8 +6,8 @@ import json
 import sys
 from typing import Any
 
-from slotwise.cli.connecting import CONNECTION, connected
-from slotwise.cli.light import Argument, Command, Option, whole
+from slotwise.cli.connecting import CONNECTION, connected, job_id, number_of
+from slotwise.cli.light import Argument, LightCommand, Option
 from slotwise.cli.listing import FILTERS, plain, show_jobs
 from slotwise.display.numbers import printable
 from slotwise.errors import InputError
@@ -17,7 +17,7 @@ MANY = 20  # errors that are printed one by one
 
 def cancel(
     *,
-    numbers: list[int],
+    numbers: list[int | str],
     every: bool,
     dry_run: bool,
     job_type: str | None,
@@ -36,8 +36,9 @@ def cancel(
         )
     if every and (numbers or chosen):
         raise InputError("is given beside other conditions", where="--all", remedy="leave one of them out")
-    asked = chosen | ({"ids": numbers} if numbers else {}) | {"all": every, "dry_run": dry_run}
     with connected(server, profile) as client:
+        ids = [number_of(client, one) for one in numbers]
+        asked = chosen | ({"ids": ids} if ids else {}) | {"all": every, "dry_run": dry_run}
         done = client.call("POST", "/v1/jobs/cancel", json=asked).json()
     cancelled, errors = done["cancelled"], done["errors"]
     if as_json:
@@ -60,22 +61,24 @@ def _listed(numbers: list[int]) -> str:
     return f": {numbers[0]} ... {numbers[-1]}"
 
 
-def stop(*, numbers: list[int], server: str | None, profile: str | None, as_json: bool) -> None:
+def stop(*, numbers: list[int | str], server: str | None, profile: str | None, as_json: bool) -> None:
     """Stop running jobs."""
     with connected(server, profile) as client:
-        stopped = [client.stop(number) for number in numbers]
+        stopped = [client.stop(number_of(client, one)) for one in numbers]
     if as_json:
         print(json.dumps([plain(job) for job in stopped]))
     else:
         show_jobs(stopped)
 
 
-CANCEL = Command(
+CANCEL = LightCommand(
     cancel,
     "Cancel jobs. A waiting job is withdrawn; a running job gets SIGTERM, and SIGKILL after its grace period. With several "
     "conditions, jobs that meet all of them are cancelled. Exit code 0 only if there were no errors.",
     (
-        Argument("numbers", "ID...", "the numbers of jobs", whole, many=True, required=False),
+        Argument(
+            "numbers", "ID...", "the numbers of jobs; 7_1 is index 1 of array 7", job_id, many=True, required=False
+        ),
         *FILTERS,
         Option("every", "--all", "every job that has not ended"),
         Option("dry_run", "--dry-run", "only list what would be cancelled"),
@@ -88,9 +91,9 @@ CANCEL = Command(
         "slotwise cancel --state waiting --name train --dry-run",
     ),
 )
-STOP = Command(
+STOP = LightCommand(
     stop,
     "Stop running jobs: SIGTERM, and SIGKILL after the grace period. `slotwise cancel` does the same for running and waiting jobs.",
-    (Argument("numbers", "ID...", "the numbers of jobs", whole, many=True), *CONNECTION),
+    (Argument("numbers", "ID...", "the numbers of jobs", job_id, many=True), *CONNECTION),
     ("slotwise stop 7", "slotwise stop 7 8 9"),
 )

@@ -22,7 +22,7 @@ from slotwise.cli.running import (
 )
 from slotwise.errors import InputError
 from slotwise.model import Scenario, changed, load_scenario
-from slotwise.simulation.run.engines import Engine
+from slotwise.simulation.run.engines import Workers
 from slotwise.simulation.simulate import run_policies
 
 
@@ -75,7 +75,7 @@ def compare(
     names = list(dict.fromkeys(name.strip() for group in policy for name in group.split(",") if name.strip()))
     if len(names) < 2:
         raise InputError("needs two policies or more", where="--policy", remedy="such as algorithm1,best-fit")
-    where = Engine(engine, workers, scheduler_address)
+    where = Workers(engine, workers, scheduler_address)
     with ExitStack() as stack:
         if journal is None:
             ready = load_scenario(scenario or "", overrides or [], said="--set")

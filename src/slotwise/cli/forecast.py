@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from slotwise.cli.connecting import CONNECTION, connected
-from slotwise.cli.light import Argument, Command, Option, whole
+from slotwise.cli.light import Argument, LightCommand, Option, whole
 from slotwise.errors import InputError
 from slotwise.live.durations import in_words, seconds_of
 from slotwise.live.needs import parse_needs
@@ -44,7 +44,7 @@ def sentence(found: dict[str, Any], what: str) -> str:
 def forecast(
     number: int | None,
     *,
-    needs: str | None,
+    needs: list[str],
     job_type: str | None,
     time: float | None,
     requires: list[str],
@@ -58,7 +58,7 @@ def forecast(
     if wish == (number is not None):
         raise InputError("give the number of a job, or --needs, or --type")
     body: dict[str, Any] = {
-        "needs": parse_needs(needs) if needs else {},
+        "needs": parse_needs(",".join(needs)) if needs else {},
         "type": job_type,
         "time": time,
         "requires": {label: values.split("|") for label, _, values in (one.partition("=") for one in requires)},
@@ -80,12 +80,12 @@ def forecast(
 
 SOURCE = Option("source", "--from", "a store, or a file with a situation, instead of the running service", "SOURCE")
 
-FORECAST = Command(
+FORECAST = LightCommand(
     forecast,
     "Say when a job starts: the time at 10, 50 and 90 %, from runs of the live situation into possible futures, and how often such intervals held.",
     (
         Argument("number", "ID", "the number of a waiting job", whole, required=False),
-        Option("needs", "--needs", "a job that is not submitted yet", "cpu=8,memory=4G"),
+        Option("needs", "--needs", "a job that is not submitted yet", "cpu=8,memory=4G", repeatable=True),
         Option("job_type", "--type", "a type of the cluster, instead of needs", "NAME"),
         Option("time", "--time", "its time limit: seconds, or like 90s, 2h, 1d12h", "TIME", seconds_of),
         Option("requires", "--requires", "a label of the server", "LABEL=VALUE|...", repeatable=True),

@@ -49,7 +49,7 @@ class Argument(NamedTuple):
     required: bool = True
 
 
-class Command(NamedTuple):
+class LightCommand(NamedTuple):
     """A command: its function, what `--help` says, and what it takes."""
 
     act: Callable[..., int | None]
@@ -70,11 +70,11 @@ class Command(NamedTuple):
         return [one for one in self.parameters if isinstance(one, Argument)]
 
 
-class Group(NamedTuple):
+class CommandGroup(NamedTuple):
     """Commands below a command."""
 
     about: str
-    commands: dict[str, Command]
+    commands: dict[str, LightCommand]
 
 
 def whole(text: str) -> int:
@@ -102,9 +102,9 @@ def one_of(*words: str) -> Callable[[str], str]:
     return read
 
 
-def call(target: Command | Group, path: str, words: Sequence[str]) -> int | None:
+def call(target: LightCommand | CommandGroup, path: str, words: Sequence[str]) -> int | None:
     """Run a command with the words of its command line, or print its help."""
-    if isinstance(target, Group):
+    if isinstance(target, CommandGroup):
         return _call_below(target, path, words)
     typed = list(words)
     own = typed[: typed.index("--")] if "--" in typed else typed
@@ -119,7 +119,7 @@ def call(target: Command | Group, path: str, words: Sequence[str]) -> int | None
         raise
 
 
-def _act(command: Command, path: str, typed: Sequence[str]) -> int | None:
+def _act(command: LightCommand, path: str, typed: Sequence[str]) -> int | None:
     for word in typed:
         if not is_text(word):
             shown = os.fsencode(word)
@@ -134,7 +134,7 @@ def is_text(word: str) -> bool:
     return not any("\ud800" <= c <= "\udfff" for c in word)
 
 
-def _call_below(group: Group, path: str, words: Sequence[str]) -> int | None:
+def _call_below(group: CommandGroup, path: str, words: Sequence[str]) -> int | None:
     name = next((word for word in words if not word.startswith("-")), "")
     if name in group.commands and words[0] == name:
         return call(group.commands[name], f"{path} {name}", words[1:])
@@ -147,7 +147,7 @@ def _call_below(group: Group, path: str, words: Sequence[str]) -> int | None:
     )
 
 
-def parse(command: Command, path: str, words: Sequence[str]) -> dict[str, Any]:
+def parse(command: LightCommand, path: str, words: Sequence[str]) -> dict[str, Any]:
     """Return the values for a command's function: every option with its value or default, and the arguments."""
     by_flag: dict[str, tuple[Option, bool]] = {}
     for option in command.options:
@@ -195,7 +195,7 @@ def parse(command: Command, path: str, words: Sequence[str]) -> dict[str, Any]:
 
 
 def _unknown(
-    command: Command, path: str, flag: str, given: list[str], left: list[str], known: list[str]
+    command: LightCommand, path: str, flag: str, given: list[str], left: list[str], known: list[str]
 ) -> InputError:
     """Return the error of an option that does not exist; it may belong to the command that a job executes."""
     if command.passes_on and given:
@@ -205,7 +205,7 @@ def _unknown(
     return InputError(f"no option {flag}", where=of(path), remedy=remedy)
 
 
-def _arguments(command: Command, path: str, given: list[str]) -> dict[str, Any]:
+def _arguments(command: LightCommand, path: str, given: list[str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for argument in command.arguments:
         if argument.many:
@@ -257,7 +257,7 @@ def near(word: str, known: Sequence[str]) -> str:
 # -- help -------------------------------------------------------------------------------------------------------------
 
 
-def usage(command: Command, path: str) -> str:
+def usage(command: LightCommand, path: str) -> str:
     """Return the line that shows how a command is written."""
     words = [
         one.metavar + ("..." if one.many and not one.metavar.endswith("...") else "") for one in command.arguments
@@ -266,7 +266,7 @@ def usage(command: Command, path: str) -> str:
     return " ".join([path, "[OPTIONS]", *shown])
 
 
-def help_of(command: Command, path: str) -> str:
+def help_of(command: LightCommand, path: str) -> str:
     """Return what `--help` of a command prints."""
     lines = [f"Usage: {usage(command, path)}", "", *_wrapped(command.about, "  ")]
     if command.examples:
@@ -277,7 +277,7 @@ def help_of(command: Command, path: str) -> str:
     return "\n".join(lines)
 
 
-def help_of_group(group: Group, path: str, options: Sequence[tuple[str, str]] = (), end: str = "") -> str:
+def help_of_group(group: CommandGroup, path: str, options: Sequence[tuple[str, str]] = (), end: str = "") -> str:
     """Return what `--help` of a group prints."""
     rows = [(name, one.about.partition("\n")[0]) for name, one in group.commands.items()]
     return help_of_commands(path, group.about, rows, options, end)

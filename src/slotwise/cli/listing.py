@@ -10,19 +10,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from slotwise.cli.columns import clock, table
-from slotwise.cli.connecting import CONNECTION, ID, connected
-from slotwise.cli.light import Command, Option, one_of, whole
+from slotwise.cli.connecting import CONNECTION, ID, connected, number_of
+from slotwise.cli.light import LightCommand, Option, one_of, whole
 from slotwise.display.numbers import printable
+from slotwise.errors import InputError
 from slotwise.live.durations import in_words, seconds_of
 
 if TYPE_CHECKING:
     from slotwise.live.client import Client, Job
 
-TIMES = ("submitted", "placed", "started", "ended")
+TIMES = ("submitted", "placed", "started", "ended", "deadline")
 LENGTHS = ("duration", "time", "grace")  # in seconds
 SHOWN = ("id", "state", "type", "server", "attempt", "exit_code", "submitted", "started", "ended")
 SORTS = ("id", "submitted", "started", "ended", "name", "state")
-LIMIT = 1000
+LIMIT = 1000  # jobs that are listed unless --limit says otherwise
 
 
 def plain(job: Job) -> dict[str, Any]:
@@ -84,6 +85,8 @@ def jobs(
 ) -> None:
     """List jobs, count them, or follow them."""
     asked = {"type": job_type, "server": on} | {name: value or None for name, value in conditions.items()}
+    if count and follow:
+        raise InputError("is given beside --count", where="--follow", remedy="leave one of them out")
     with connected(server, profile) as client:
         if count:
             show_counts(client, asked, as_json=as_json)
@@ -131,16 +134,16 @@ def follow_jobs(client: Client, asked: dict[str, Any], *, as_json: bool) -> None
                 )
 
 
-def job(*, number: int, server: str | None, profile: str | None, as_json: bool) -> None:
+def job(*, number: int | str, server: str | None, profile: str | None, as_json: bool) -> None:
     """Show one job."""
     with connected(server, profile) as client:
-        found = client.detail(number)
+        found = client.detail(number_of(client, number))
     ordered = {name: found[name] for name in SHOWN} | found
     if as_json:
         print(json.dumps(ordered))
         return
     for key, value in ordered.items():
-        if value not in (None, "", [], {}):
+        if value not in (None, "", [], {}) and value is not False:
             print(f"{key:12}{printable(said(key, value))}")
 
 
@@ -164,7 +167,7 @@ FILTERS = (
     Option("array", "--array", "only of this array", "ID", whole),
     Option("job_type", "--type", "only of this type", "NAME"),
 )
-JOBS = Command(
+JOBS = LightCommand(
     jobs,
     "List jobs, newest first.",
     (
@@ -184,4 +187,4 @@ JOBS = Command(
         "slotwise jobs --count",
     ),
 )
-JOB = Command(job, "Show one job.", (ID, *CONNECTION), ("slotwise job 7",))
+JOB = LightCommand(job, "Show one job.", (ID, *CONNECTION), ("slotwise job 7",))

@@ -56,10 +56,16 @@ COMMANDS = {
     "show": Command("slotwise.cli.apply", "SHOW", "Print the cluster that runs, as a cluster file.", light=True),
     "submit": Command("slotwise.cli.submitting", "SUBMIT", "Submit a command, or an array of them.", light=True),
     "status": Command("slotwise.cli.status", "STATUS", "Show the service on one screen.", light=True),
+    "usage": Command("slotwise.cli.usage", "USAGE", "Say who used how much.", light=True),
     "jobs": Command("slotwise.cli.listing", "JOBS", "List jobs.", light=True),
     "job": Command("slotwise.cli.listing", "JOB", "Show one job.", light=True),
+    "console": Command(
+        "slotwise.cli.console", "CONSOLE", "Connect the terminal to the console of a virtual machine.", light=True
+    ),
     "logs": Command("slotwise.cli.logs", "LOGS", "Print what a job wrote.", light=True),
     "cancel": Command("slotwise.cli.cancelling", "CANCEL", "Cancel jobs that wait or run.", light=True),
+    "resubmit": Command("slotwise.cli.workflows", "RESUBMIT", "Submit ended jobs once more.", light=True),
+    "graph": Command("slotwise.cli.workflows", "GRAPH", "Draw jobs that wait for each other.", light=True),
     "stop": Command("slotwise.cli.cancelling", "STOP", "Stop a running job.", light=True),
     "explain": Command("slotwise.cli.operating", "EXPLAIN", "Say why a job runs or waits.", light=True),
     "forecast": Command("slotwise.cli.forecast", "FORECAST", "Say when a job starts.", light=True),
@@ -71,9 +77,16 @@ COMMANDS = {
     "servers": Command("slotwise.cli.operating", "SERVERS", "List the servers.", light=True),
     "drain": Command("slotwise.cli.operating", "DRAIN", "Let a server take no more jobs.", light=True),
     "resume": Command("slotwise.cli.operating", "RESUME", "Let a drained server take jobs again.", light=True),
+    "hooks": Command("slotwise.cli.hooks", "HOOKS", "Show deliveries to hooks, or test one.", light=True),
+    "maintenance": Command(
+        "slotwise.cli.maintenance", "MAINTENANCE", "Plan times in which a server takes no jobs.", light=True
+    ),
     "token": Command("slotwise.cli.tokens", "TOKEN", "Make, list and revoke tokens.", light=True),
     "open": Command("slotwise.cli.open", "OPEN", "Open the dashboard in a browser.", light=True),
     "top": Command("slotwise.cli.top", "TOP", "Show the cluster in the terminal.", light=True),
+    "slurm-shims": Command(
+        "slotwise.cli.shims", "SLURM_SHIMS", "Write sbatch, squeue and the like into a folder.", light=True
+    ),
     "replay": Command("slotwise.cli.serve", "replay", "Check a journal: every decision again."),
     "backup": Command("slotwise.cli.serve", "backup", "Write a backup of a store."),
     "restore": Command("slotwise.cli.serve", "restore", "Fill an empty store from a backup."),
@@ -103,7 +116,7 @@ def _version(show: bool) -> None:
 
 
 def build(names: Sequence[str]) -> typer.Typer:
-    """Return the application; the commands among `names` can be called, the others are only listed."""
+    """Return the application. Only the commands in `names` can be called; all commands are listed."""
     import typer
 
     from slotwise.cli.bridge import as_typer
@@ -143,7 +156,8 @@ def _target(command: Command) -> Any:
 
 
 def _wanted(arguments: Sequence[str]) -> list[str]:
-    """The command that is called or whose arguments are completed: the others shall not slow it down."""
+    """Return the command that is called or whose arguments are completed. No other command is imported, which saves
+    time."""
     if "_SLOTWISE_COMPLETE" in os.environ:  # bash; then zsh and fish
         arguments = (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")).split()[1:]
     first = next((argument for argument in arguments if not argument.startswith("-")), "")
@@ -248,7 +262,7 @@ def _run(action: Callable[[], Any]) -> int:
         complain("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        _give_up_output()  # whoever read our output has gone (slotwise ... | head)
+        _give_up_output()  # the reader of our output has ended (slotwise ... | head)
         return FAILED
     except OSError as error:
         _give_up_output()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from slotwise.cli.connecting import CONNECTION, connected
-from slotwise.cli.light import Command, Option
+from slotwise.cli.light import LightCommand, Option
 
 
 def open_dashboard(*, only_print: bool, server: str | None, profile: str | None, as_json: bool) -> None:
@@ -26,7 +26,7 @@ def open_dashboard(*, only_print: bool, server: str | None, profile: str | None,
         print(link)
 
 
-OPEN = Command(
+OPEN = LightCommand(
     open_dashboard,
     "Open the dashboard in a browser. The link works once, within five minutes, and gives the browser the rights of the token that asks.",
     (Option("only_print", "--print", "print the link instead of opening a browser"), *CONNECTION),

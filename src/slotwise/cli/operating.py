@@ -7,10 +7,11 @@ import shutil
 import sys
 
 from slotwise.cli.columns import clock, table
-from slotwise.cli.connecting import CONNECTION, connected
-from slotwise.cli.light import Argument, Command, Option, whole
+from slotwise.cli.connecting import CONNECTION, connected, number_of
+from slotwise.cli.light import Argument, LightCommand, Option, whole
 from slotwise.cli.waiting import tell
 from slotwise.display.numbers import printable
+from slotwise.live.after import element
 
 NAME = Argument("name", "NAME", "the name of a server")
 
@@ -50,11 +51,12 @@ def explain(*, what: str, server: str | None, profile: str | None, as_json: bool
     """Say why a job runs or waits, or what a server does."""
     import textwrap
 
-    number = int(what) if what.isdecimal() else None
+    is_job = what.isdecimal() or element(what) is not None
     with connected(server, profile) as client:
-        text = client.explain(what if number is None else number)
+        named = number_of(client, what) if is_job else what
+        text = client.explain(named)
     if as_json:
-        print(json.dumps(({"name": what} if number is None else {"id": number}) | {"text": text}))
+        print(json.dumps({"id" if is_job else "name": named, "text": text}))
     else:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else len(text)
         print("\n".join(textwrap.wrap(printable(text), max(20, width))))
@@ -74,21 +76,23 @@ def watch(*, after: int | None, follow: bool, server: str | None, profile: str |
             )
 
 
-SERVERS = Command(servers, "List the servers.", CONNECTION, ("slotwise servers",))
-DRAIN = Command(
+SERVERS = LightCommand(servers, "List the servers.", CONNECTION, ("slotwise servers",))
+DRAIN = LightCommand(
     drain,
     "Drain a server: it takes no more jobs, and its jobs go on.",
     (NAME, Option("reason", "--reason", "for people", "TEXT", default="asked for"), *CONNECTION),
     ('slotwise drain node1 --reason "new disk"',),
 )
-RESUME = Command(resume, "Let a drained server take jobs again.", (NAME, *CONNECTION), ("slotwise resume node1",))
-EXPLAIN = Command(
+RESUME = LightCommand(
+    resume, "Let a drained server take jobs again.", (NAME, *CONNECTION), ("slotwise resume node1",)
+)
+EXPLAIN = LightCommand(
     explain,
     "Say why a job runs or waits, or what a server does.",
     (Argument("what", "ID|NAME", "the number of a job, or the name of a server"), *CONNECTION),
     ("slotwise explain 7", "slotwise explain node1"),
 )
-WATCH = Command(
+WATCH = LightCommand(
     watch,
     "Follow what happens, row by row of the journal, also if the service restarts meanwhile.",
     (

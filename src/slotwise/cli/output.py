@@ -62,7 +62,7 @@ class Output:
 
 
 def command_line(name: str, scenario: str, policies: Sequence[str], settings: Sequence[str]) -> str:
-    """The command as somebody else would type it: without the folders of this machine."""
+    """Return the command without the folders of this machine, so that it can be typed on another one."""
     words = ["slotwise", name, Path(scenario).name, "--policy", ",".join(policies)]
     for setting in settings:
         words += ["--set", setting]

@@ -26,10 +26,15 @@ from slotwise.model import labelled, load_scenario
 from slotwise.planning.plan import InterruptedPlanError, Plan, describe
 from slotwise.planning.plan import plan as make_plan
 from slotwise.planning.targets import MEANINGS, meaning, parse_targets, shown, unit_of
-from slotwise.planning.trials import Answer
+from slotwise.planning.trials import TargetAnswer
 from slotwise.simulation.run.workload import window_words
 
-COLOUR = {Answer.MEETS: "green", Answer.MISSES: "red", Answer.DOUBT: "yellow", Answer.IMPOSSIBLE: "dim"}
+COLOUR = {
+    TargetAnswer.MEETS: "green",
+    TargetAnswer.MISSES: "red",
+    TargetAnswer.DOUBT: "yellow",
+    TargetAnswer.IMPOSSIBLE: "dim",
+}
 
 
 def plan(
@@ -103,7 +108,7 @@ def plan(
         except InterruptedPlanError as interruption:
             status.stop()
             for trial in interruption.tried:
-                if trial.verdict is not Answer.IMPOSSIBLE:
+                if trial.verdict is not TargetAnswer.IMPOSSIBLE:
                     words = f": {trial.why}" if trial.why else ""
                     print(f"{describe(trial.servers, interruption.class_names)} {trial.verdict}{words}")
             raise
@@ -144,7 +149,7 @@ def plan_view(found: Plan, width: int) -> RenderableType:
             table.add_column("95 %", justify="right", no_wrap=True)
     table.add_column("verdict", min_width=8)
     for trial in sorted(found.tried, key=lambda trial: trial.cost):
-        if trial.verdict is Answer.IMPOSSIBLE:
+        if trial.verdict is TargetAnswer.IMPOSSIBLE:
             continue  # nothing was run: counted below
         cells: list[str] = []
         for key in found.targets:

@@ -56,7 +56,7 @@ def serve(
     engine: Annotated[
         str | None,
         typer.Option(
-            "--engine", metavar="ENGINE", help="what executes jobs: local, simulated, slurm or kubernetes"
+            "--engine", metavar="ENGINE", help="what executes jobs: local, simulated, slurm, kubernetes or libvirt"
         ),
     ] = None,
     host: Annotated[str, typer.Option("--host", help="the address to listen on")] = "127.0.0.1",
@@ -172,6 +172,10 @@ def serve(
             "--peers", metavar="ROLE", help="let other users of this machine in through the socket: read or submit"
         ),
     ] = None,
+    hooks: Annotated[
+        Path | None,
+        typer.Option("--hooks", metavar="FILE", help="a file with [[hooks]] (default: those of the cluster file)"),
+    ] = None,
     json_logs: Annotated[bool, typer.Option("--json-logs", help="log in lines of JSON")] = False,
 ) -> None:
     """Run the scheduler: accept jobs, place them, start them, survive restarts. SIGTERM ends it; jobs go on.
@@ -183,10 +187,11 @@ def serve(
       slotwise serve mine.toml --engine simulated --speed 10
       slotwise serve --engine slurm --store postgresql:///slotwise
       slotwise serve --engine kubernetes --kubeconfig ~/.kube/config
+      slotwise serve hosts.toml --engine libvirt
     """
     needs_extra()
     from slotwise.cli.compiling import shown
-    from slotwise.live.serving import Options
+    from slotwise.live.serving import ServeOptions
     from slotwise.live.serving import serve as run
     from slotwise.live.time_limits import TimeLimits, by_tenant
 
@@ -204,7 +209,7 @@ def serve(
     if demo and store is None:  # nothing of a demo is worth keeping
         temporary = tempfile.TemporaryDirectory(prefix="slotwise-demo-")
         store = f"sqlite:///{temporary.name}/demo.db"
-    options = Options(
+    options = ServeOptions(
         source,
         chosen,
         host,
@@ -230,6 +235,7 @@ def serve(
         peers,
         output_limit,
         output_quota,
+        hooks,
     )
     with nullcontext() if json_logs else shown():
         run(options)
@@ -244,9 +250,9 @@ def replay(store: StoreOption = None, as_json: JsonOption = False) -> None:
     """
     needs_extra()
     from slotwise.live.replay import replay as again
-    from slotwise.live.store import open_store
+    from slotwise.live.store import existing_store
 
-    kept = open_store(store_of(store))
+    kept = existing_store(store_of(store))
     try:
         found = again(kept)
     finally:
@@ -273,10 +279,10 @@ def backup(
       slotwise backup nightly.gz --store sqlite:///slotwise.db
     """
     needs_extra()
-    from slotwise.live.store import open_store
+    from slotwise.live.store import existing_store
     from slotwise.live.store.backup import save
 
-    kept = open_store(store_of(store))
+    kept = existing_store(store_of(store))
     try:
         print(f"{save(kept, file):,} rows in {file}")
     finally:
@@ -306,6 +312,8 @@ def restore(
     from slotwise.live.store import open_store
     from slotwise.live.store.backup import restore as fill
 
+    if not file.is_file():  # before a store is made
+        raise InputError("is not there", where=str(file), remedy="name a file of `slotwise backup`")
     kept = open_store(store_of(store))
     try:
         kept.become_writer()

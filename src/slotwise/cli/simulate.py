@@ -20,7 +20,7 @@ from slotwise.cli.running import (
     with_options,
 )
 from slotwise.model import load_scenario
-from slotwise.simulation.run.engines import Engine
+from slotwise.simulation.run.engines import Workers
 from slotwise.simulation.simulate import InterruptedRunError, run_policies
 
 
@@ -60,7 +60,7 @@ def simulate(
     ready = load_scenario(scenario, overrides or [], said="--set")
     names = [name for group in policy or [ready.policy.name] for name in group.split(",")]
     choices = with_options(ready, names, overrides or [])
-    where = Engine(engine, workers, scheduler_address)
+    where = Workers(engine, workers, scheduler_address)
     command = command_line("simulate", scenario, names, overrides or [])
     output = Output(command, json=as_json, csv=as_csv, out=out)
     code = 0

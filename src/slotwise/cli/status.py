@@ -7,7 +7,7 @@ from typing import Any
 
 from slotwise.cli.columns import table
 from slotwise.cli.connecting import CONNECTION, connected
-from slotwise.cli.light import Command
+from slotwise.cli.light import LightCommand
 from slotwise.display.numbers import printable
 from slotwise.live.durations import in_words
 
@@ -47,10 +47,14 @@ def status(*, server: str | None, profile: str | None, as_json: bool) -> int:
         ],
         len(found["queues"]),
     )
+    has_quotas = any(t.get("quotas") for t in found["tenants"])
     _rows(
         "tenants",
-        ["tenant", "waiting", "running"],
-        [[t["tenant"], f"{t['waiting']:,}", f"{t['running']:,}"] for t in _largest(found["tenants"])],
+        ["tenant", "waiting", "running", *(["quotas"] if has_quotas else [])],
+        [
+            [t["tenant"], f"{t['waiting']:,}", f"{t['running']:,}", *([_quotas(t)] if has_quotas else [])]
+            for t in _largest(found["tenants"])
+        ],
         len(found["tenants"]),
     )
     print()
@@ -78,6 +82,12 @@ def _largest(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda one: (-one["waiting"], -one["running"]))[:MOST]
 
 
+def _quotas(tenant: dict[str, Any]) -> str:
+    """Return what counts against the quotas of a tenant."""
+    rows = [f"{one['kind']} {one['name']} {one['used']:,g} of {one['quota']:,g}" for one in tenant["quotas"]]
+    return ", ".join(rows) or "-"
+
+
 def _age(seconds: float | None) -> str:
     return "-" if seconds is None else in_words(round(seconds))
 
@@ -90,7 +100,7 @@ def _rows(title: str, headings: list[str], rows: list[list[str]], total: int) ->
             print(f"... and {total - len(rows):,} more {title or 'servers'}")
 
 
-STATUS = Command(
+STATUS = LightCommand(
     status,
     "Show the service on one screen: servers, jobs by state, queues, tenants, and what is wrong.",
     CONNECTION,

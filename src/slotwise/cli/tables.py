@@ -49,7 +49,7 @@ def worst(result: Result) -> str:
     return NONE if name is None else f"{name} {number(result.wait_by_type[name]['mean'])}"
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """A column of figures."""
 
     heading: str
@@ -61,15 +61,15 @@ class Column(NamedTuple):
 
 
 COLUMNS = (
-    Column("mean\nqueue", lambda result: number(result.mean_queue.mean)),
-    Column("95 %\ninterval", lambda result: between(result.mean_queue)),
-    Column("mean\nwait", lambda result: number(result.wait["mean"]), is_time=True),
-    Column("p95\nwait", lambda result: measured(result.wait["p95"]), is_time=True),
-    Column("p99\nwait", lambda result: measured(result.wait["p99"]), is_time=True),
-    Column("worst type,\nmean wait", lambda result: worst(result), is_time=True),
-    Column("in use\n", lambda result: f"{max(result.utilisation.values()):.0%}"),
-    Column("stalled\n", lambda result: f"{result.stalled_fraction:.1%}"),
-    Column("verdict\n", lambda result: verdict_text(result)),
+    TableColumn("mean\nqueue", lambda result: number(result.mean_queue.mean)),
+    TableColumn("95 %\ninterval", lambda result: between(result.mean_queue)),
+    TableColumn("mean\nwait", lambda result: number(result.wait["mean"]), is_time=True),
+    TableColumn("p95\nwait", lambda result: measured(result.wait["p95"]), is_time=True),
+    TableColumn("p99\nwait", lambda result: measured(result.wait["p99"]), is_time=True),
+    TableColumn("worst type,\nmean wait", lambda result: worst(result), is_time=True),
+    TableColumn("in use\n", lambda result: f"{max(result.utilisation.values()):.0%}"),
+    TableColumn("stalled\n", lambda result: f"{result.stalled_fraction:.1%}"),
+    TableColumn("verdict\n", lambda result: verdict_text(result)),
 )
 LESS_NEEDED = (7, 6, 4, 1, 2, 5, 3)  # columns that go, in this order, where the terminal is narrow
 

@@ -7,14 +7,17 @@ from urllib.parse import quote
 
 from slotwise.cli.columns import clock, table
 from slotwise.cli.connecting import CONNECTION, connected
-from slotwise.cli.light import Argument, Command, Group, Option
+from slotwise.cli.light import Argument, CommandGroup, LightCommand, Option
 
 
-def create(*, role: str, tenant: str | None, server: str | None, profile: str | None, as_json: bool) -> None:
+def create(
+    *, role: str, tenant: str | None, user: str | None, server: str | None, profile: str | None, as_json: bool
+) -> None:
     """Make a token and print it."""
+    wanted = {"role": role, "tenant": tenant, "user": user}
     with connected(server, profile) as client:
         made = client.call(
-            "POST", "/v1/tokens", json={"role": role} | ({"tenant": tenant} if tenant else {})
+            "POST", "/v1/tokens", json={name: value for name, value in wanted.items() if value is not None}
         ).json()
     print(json.dumps(made) if as_json else made["token"])
 
@@ -26,8 +29,8 @@ def list_tokens(*, server: str | None, profile: str | None, as_json: bool) -> No
     if as_json:
         print(json.dumps(found))
     else:
-        rows = [[one["id"], one["role"], one["tenant"], clock(one["created"])] for one in found]
-        table(["id", "role", "tenant", "made"], rows, ("made",))
+        rows = [[one["id"], one["role"], one["tenant"], one["user"] or "-", clock(one["created"])] for one in found]
+        table(["id", "role", "tenant", "user", "made"], rows, ("made",))
 
 
 def revoke(*, identity: str, server: str | None, profile: str | None, as_json: bool) -> None:
@@ -38,21 +41,27 @@ def revoke(*, identity: str, server: str | None, profile: str | None, as_json: b
         print(json.dumps({"id": identity, "revoked": True}))
 
 
-TOKEN = Group(
+TOKEN = CommandGroup(
     "Make, list and revoke tokens.",
     {
-        "create": Command(
+        "create": LightCommand(
             create,
             "Make a token and print it; it is shown this once.",
             (
                 Option("role", "--role", "read, submit or operate", "ROLE", required=True),
                 Option("tenant", "--tenant", "whose jobs it submits and sees", "NAME"),
+                Option("user", "--user", "the account that executes its jobs, if the service runs as root", "NAME"),
                 *CONNECTION,
             ),
-            ("slotwise token create --role submit --tenant physics",),
+            (
+                "slotwise token create --role submit --tenant physics",
+                "slotwise token create --role submit --tenant alice --user alice",
+            ),
         ),
-        "list": Command(list_tokens, "List tokens, without their secrets.", CONNECTION, ("slotwise token list",)),
-        "revoke": Command(
+        "list": LightCommand(
+            list_tokens, "List tokens, without their secrets.", CONNECTION, ("slotwise token list",)
+        ),
+        "revoke": LightCommand(
             revoke,
             "Revoke a token, at once.",
             (Argument("identity", "ID", "of `slotwise token list`"), *CONNECTION),

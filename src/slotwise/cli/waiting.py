@@ -62,6 +62,8 @@ class Waiting:
                     self.numbers[0], follow=True, on_state=self.say_state, on_away=self.say_away
                 ):
                     write(piece)
+            elif not self.quiet:
+                tell(f"{named(self.numbers)}: submitted")
             return self.client.wait(self.numbers)
         except KeyboardInterrupt:
             goes, it = ("goes", "it") if len(self.numbers) == 1 else ("go", "them")
@@ -70,7 +72,7 @@ class Waiting:
 
     def say_state(self, state: str, server: str | None) -> None:
         """Tell the state once it has changed."""
-        if not self.quiet and (state, server) != self._told and state in ("waiting", "running"):
+        if not self.quiet and (state, server) != self._told and state in ("held", "waiting", "running"):
             self._told = state, server
             tell(f"{named(self.numbers)}: {state}" + (f" on {server}" if server and state == "running" else ""))
 

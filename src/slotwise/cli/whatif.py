@@ -7,9 +7,11 @@ from typing import Any
 
 from slotwise.cli.connecting import CONNECTION, connected
 from slotwise.cli.forecast import SOURCE, asked
-from slotwise.cli.light import Command, Option
+from slotwise.cli.light import LightCommand, Option
 from slotwise.errors import InputError, SlotwiseError
 from slotwise.live.durations import in_words
+
+LISTED = 20  # servers that advice prints
 
 
 def counts(pairs: list[str], where: str) -> dict[str, int]:
@@ -27,14 +29,30 @@ def factors(pairs: list[str], where: str) -> dict[str, float]:
     """Read NAME=FACTOR."""
     found = {}
     for text in pairs:
-        name, equals, factor = text.partition("=")
-        try:
-            found[name] = float(factor)
-        except ValueError:
-            equals = ""
-        if not name or not equals or not 0 <= found[name] < 1000:
+        name, factor = _number_of(text)
+        if not name or factor is None or not 0 <= factor < 1000:
             raise InputError(f"{text!r} is no factor", where=where, remedy="write it like web=1.5")
+        found[name] = factor
     return found
+
+
+def parts(pairs: list[str], where: str) -> dict[str, float]:
+    """Read TENANT=PART."""
+    found = {}
+    for text in pairs:
+        name, part = _number_of(text)
+        if not name or part is None or not 0 < part < 1:
+            raise InputError(f"{text!r} is no part of the cluster", where=where, remedy="write it like physics=0.5")
+        found[name] = part
+    return found
+
+
+def _number_of(text: str) -> tuple[str, float | None]:
+    name, _, number = text.rpartition("=")
+    try:
+        return name, float(number)
+    except ValueError:
+        return name, None
 
 
 def whatif(
@@ -58,13 +76,11 @@ def whatif(
         "drain": drain,
         "policy": policy,
         "rate": factors(rate, "--rate"),
-        "share": factors(share, "--share"),
+        "share": parts(share, "--share"),
     }
     if not any(question.values()):
         raise InputError("give a change", remedy="such as --add gpu=2, --drain host3 or --policy best-fit")
     if source is not None:
-        if question.pop("share"):
-            raise InputError("is not known to any policy of this version", where="--share")
         found = asked(source, {"kind": "whatif", "hours": hours} | question)
     else:
         with connected(server, profile) as client:
@@ -75,6 +91,8 @@ def whatif(
         raise SlotwiseError(found.get("reason") or "not known yet")
     else:
         show(found)
+        if found["hours"] < hours:
+            print(f"{hours:g} hours were asked for; so many jobs come that fewer can be run ahead")
     return 0
 
 
@@ -114,7 +132,8 @@ def show(found: dict[str, Any]) -> None:
         rows.append(row(f"type {name}: wait", ("types", name, "wait"), in_words))
     for name in sorted({*now["tenants"], *then["tenants"]}):
         rows.append(row(f"tenant {name}: wait", ("tenants", name, "wait"), in_words))
-    print(f"the next {found['hours']:g} hours, {found['runs']} futures: median (10 % to 90 %)")
+    ahead = in_words(3600.0 * found["hours"])
+    print(f"the next {ahead}, {found['runs']} futures: median (10 % to 90 %)")
     table([f"{'':<1}", "as now", "then"], rows)
 
 
@@ -135,11 +154,14 @@ def advice(*, source: str | None, as_json: bool, server: str | None, profile: st
         print(
             f"{name}: {amount:g} free, of which {lost:g} ({found['share'][name]:.0%}) fit no waiting or usual job"
         )
-    for one in found["servers"]:
+    for one in found["servers"][:LISTED]:
         then = one["until"] and one["until"]["p50"]
         until = f"; in about {in_words(then)} a job of type {one['fits_then']} fits" if then is not None else ""
         held = ", ".join(map(str, one["jobs"][:5])) + (" ..." if len(one["jobs"]) > 5 else "")
         print(f"server {one['server']}: held by jobs {held}{until if one['jobs'] else ''}")
+    more = len(found["servers"]) - LISTED
+    if more > 0:
+        print(f"and {more} more servers like these; --json lists up to 100")
     for one in found["drains"]:
         then = one["after"]["p50"]
         when = f"in about {in_words(then)}" if then is not None else "at some time"
@@ -157,7 +179,7 @@ def some_hours(text: str) -> float:
     return hours
 
 
-WHATIF = Command(
+WHATIF = LightCommand(
     whatif,
     "Compare the next hours as they are with the next hours after a change: queue, waits by type and tenant, starvation, headroom. Nothing is changed.",
     (
@@ -168,8 +190,8 @@ WHATIF = Command(
         Option("drain", "--drain", "a server that takes no more jobs", "SERVER", repeatable=True),
         Option("policy", "--policy", "another policy", "NAME"),
         Option("rate", "--rate", "a factor for the arrivals of a type", "TYPE=FACTOR", repeatable=True),
-        Option("share", "--share", "the share of a tenant", "TENANT=SHARE", repeatable=True),
-        Option("hours", "--hours", "how far to look ahead (default: 4)", "HOURS", some_hours, 4.0),
+        Option("share", "--share", "the part of the cluster that a tenant gets", "TENANT=PART", repeatable=True),
+        Option("hours", "--hours", "how far to look ahead", "HOURS", some_hours, 4.0),
         SOURCE,
         *CONNECTION,
     ),
@@ -177,9 +199,10 @@ WHATIF = Command(
         "slotwise whatif --add gpu=2",
         "slotwise whatif --policy best-fit --hours 12 --json",
         "slotwise whatif --drain host3 --rate web=1.5",
+        "slotwise whatif --share physics=.5",
     ),
 )
-ADVICE = Command(
+ADVICE = LightCommand(
     advice,
     "Say how much of the free capacity no waiting or usual job can use, which jobs hold it, until when, and what a drain would free. Nothing is moved.",
     (SOURCE, *CONNECTION),

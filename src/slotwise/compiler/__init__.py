@@ -2,7 +2,7 @@
 
 - `kernel`: the decorator, the switches and the cache on disk; start reading there.
 - `whole`, `lowering`: the compiler of our own, which a switch leaves out.
-- `views`, `index`: arrays by address, bits and prefetching, with and without the compiler.
+- `views`: arrays by address, bits and prefetching, with and without the compiler.
 
 Imports nothing of slotwise.
 """

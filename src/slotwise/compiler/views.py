@@ -20,12 +20,20 @@ from numba.extending import intrinsic, overload
 from numba.np.arrayobj import make_array, populate_array
 from numpy.typing import NDArray
 
-from slotwise.compiler.index import natural as natural  # beside the views that it indexes
 from slotwise.compiler.kernel import JIT
 
 LATE: dict[int, Callable[[Any, int, int], None]] = {}  # Without the compiler, what `call_at` calls.
 
 if JIT:
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def natural(context: Any, n: Any) -> Any:
+        """n, which is not negative, and is now known not to be: no index needs to be looked at for counting from the end."""
+
+        def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.and_(arguments[0], target.get_constant(types.int64, 2**63 - 1))
+
+        return types.int64(types.int64), generate
 
     @intrinsic  # type: ignore[untyped-decorator]
     def pointer(context: Any, address: Any) -> Any:
@@ -90,6 +98,19 @@ if JIT:
             return lambda hook, s, a, b: call_at(hook, s, a, b)
         return lambda hook, s, a, b: hook(s, a, b)
 
+    def record_viewer(kind: Any, dtype: np.dtype[Any]) -> Callable[[Any], Any]:
+        """Return a function that takes a record of this kind, or its address, and returns the record."""
+
+        def typed(context: Any, state: Any) -> Any:
+            def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+                if isinstance(state, types.Integer):
+                    return builder.inttoptr(arguments[0], target.get_value_type(kind))
+                return arguments[0]
+
+            return kind(types.int64 if isinstance(state, types.Integer) else kind), generate
+
+        return intrinsic(typed)
+
     def _viewer(kind: Any, dimensions: int) -> Callable[..., Any]:
         """A function of an address and a shape that gives the array there. Written out in the compiler's terms, since `carray`
         is compiled anew for every place that uses it: that was a tenth of the first run's wait."""
@@ -130,6 +151,11 @@ if JIT:
     int_rows, float_rows, short_rows = (_viewer(kind, 2) for kind in (types.int64, types.float64, types.int32))
 
 else:
+
+    def natural(n: int) -> int:
+        """n itself."""
+        return int(n)
+
     # Without the compiler the same views are made with ctypes; remembering them makes that bearable.
     @lru_cache(maxsize=100_000)
     def _view(address: int, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
@@ -140,6 +166,17 @@ else:
     def pointer(address: int) -> int:
         """The address itself."""
         return address
+
+    def record_viewer(kind: Any, dtype: np.dtype[Any]) -> Callable[[Any], Any]:
+        """Return a function that takes a record of this kind, or its address, and returns the record."""
+
+        def record(state: Any) -> Any:
+            if not isinstance(state, int):
+                return state
+            memory: Any = (ctypes.c_char * dtype.itemsize).from_address(state)
+            return np.frombuffer(memory, dtype)[0]
+
+        return record
 
     def trailing_zeros(word: int) -> int:
         """The position of the lowest set bit of a word that is not zero."""

@@ -97,8 +97,8 @@ class _Part(JITCodeLibrary):  # type: ignore[misc]
 
 
 def _called_by(library: Any) -> list[Any]:
-    """What is to be linked in: all parts that it or its parts call; then the others, of which only what is called already is taken. They contain
-    what they call themselves."""
+    """Return the libraries to link: first the parts that the library and its parts call, then all other libraries. Of
+    those the linker takes only the functions that are called already; they contain what they call themselves."""
     found = dict.fromkeys(library._linking_libraries)
     waiting = deque(found)
     while waiting:

@@ -11,7 +11,7 @@ import numpy as np
 from slotwise.compiler.kernel import kernel
 from slotwise.core import state as st
 
-MASK = 0xFFFFFFFF
+MASK = 0xFFFFFFFF  # the lowest 32 bits
 POLICY, CLOCK = 1, 3  # which child of a replication's seed is the policy's, and which is that of its clock
 
 Words = tuple[int, int, int, int]

@@ -2,7 +2,7 @@
 
 Symbols are the paper's: J types, R resources, C server classes, S server numbers (present or not), N job numbers.
 A job waits in the queue of its type, then runs on one server until it is finished; its number is then used again.
-Nothing here decides anything: policies do (`slotwise.policies`), through the moves of `moves`.
+Nothing here decides anything: policies do (`slotwise.policies`), through `start` and `start_job` of `steps`.
 """
 
 from __future__ import annotations
@@ -12,32 +12,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise.compiler.kernel import kernel
-from slotwise.compiler.views import float_rows, floats, int_rows, ints, short_rows
+from slotwise.compiler.views import float_rows, floats, int_rows, ints, record_viewer, short_rows
 
 # Columns of `jobs`; NEXT, PREVIOUS and QUEUE say where a job stands in its queue, in its server's list or in the chain of
 # unused job numbers. The last two columns are one number of 64 bits, `sequence`: all that is kept of a job is half a cache line.
 TYPE, SERVER, NEXT, PREVIOUS, QUEUE = 0, 1, 2, 3, 4
-JOB_COLUMNS = 8
+JOB_COLUMNS = 8  # of 32 bits, the last two of which hold the sequence number
 NOWHERE, WAITING = -2, -1  # values of SERVER beside a server's number; NOWHERE marks an unused job number
 
 # Columns of `servers`; behind them stand the jobs and then the slots of each type, so that with few types all that a
 # decision touches is one cache line.
 CLASS, STATUS, MODE, COUNT = 0, 1, 2, 3
-SERVER_COLUMNS = 4
+SERVER_COLUMNS = 4  # of 32 bits, before the counts by type
 ABSENT, PRESENT, DRAINING = 0, 1, 2  # STATUS
 EMPTY, ACTIVE, STALLED = 0, 1, 2  # MODE; EMPTY holds no configuration
 
 # Columns of `chains`: where a server stands in the index of free room, and the first job of its list.
 GROUP, GROUP_NEXT, GROUP_PREVIOUS, FIRST_JOB = 0, 1, 2, 3
-CHAIN_COLUMNS = 4
+CHAIN_COLUMNS = 4  # of 32 bits
 
 # Columns of `queues`.
 LENGTH, HEAD, TAIL = 0, 1, 2
-QUEUE_COLUMNS = 4
+QUEUE_COLUMNS = 4  # of 64 bits
 
 # Columns of `classes`: where a class's candidates and solver parameters stand.
 TABLE_START, TABLE_END, SOLVER, FLOATS_START, FLOATS_END, INTS_START, INTS_END, SUMS_START = 0, 1, 2, 3, 4, 5, 6, 7
-CLASS_COLUMNS = 8
+CLASS_COLUMNS = 8  # a cache line of 64 bytes
 
 # Columns of `policy_fields`: where a field of the policy's memory lies, and its shape.
 FIELD_AT, FIELD_ROWS, FIELD_COLUMNS = 0, 1, 2
@@ -74,8 +74,8 @@ class State:
     stalls: int
     resets: int
     off_schedule: int  # a job has ended at another time than expected; only where `keeps_times`
-    failed: int  # what a policy did that it must not do: one of the codes of `moves`
-    # the clock, which the driver owns; only clairvoyant policies look at it
+    failed: int  # what a policy did that it must not do: one of the codes of `steps`
+    # the clock, which the driver owns; only clairvoyant policies and fair shares look at it
     now: float
     tick_rate: float  # the policy's own clock: `tick` is called after Exp(tick_rate)
     # random numbers of the policy
@@ -101,6 +101,13 @@ class State:
     gained: int  # weights are gain_j Q_j + offset_j, not Q_j
     keeps_ranks: int  # which types have a waiting job, from large to small
     random_ties: int
+    # fair shares (`sharing`): 0 tenants where there are none
+    n_tenants: int
+    n_tenant_groups: int
+    forgetting: float  # ln 2 / half-life
+    share_strength: float
+    share_bound: float
+    shares_at: float  # the time up to which uses are known
     # sizes of the indexes
     n_server_columns: int
     n_words: int
@@ -218,12 +225,20 @@ class State:
     at_scratch_ints: int
     at_params_floats: int
     at_params_ints: int
+    at_tenants: int
+    at_tenant_groups: int
+    at_group_of: int
+    at_tenant_of: int
+    at_tenant_running: int
+    at_cluster_capacity: int
+    at_priority: int
 
 
 DTYPE = np.dtype(
     (np.record, [(name, "f8" if kind == "float" else "i8") for name, kind in State.__annotations__.items()])
 )
 RECORD = numba.from_dtype(DTYPE)
+record = record_viewer(RECORD, DTYPE)  # the state, given itself or its address
 
 
 @kernel
@@ -454,8 +469,8 @@ def choice(s: State) -> NDArray[np.int64]:
 
 @kernel
 def order(s: State) -> NDArray[np.int64]:
-    """(4, J): types from large to small; a permutation to break ties by; room to work in; 1 where the type at this place of the first
-    row is as large as the one before it."""
+    """(4, J): types from large to small; a permutation to break ties by; scratch; 1 if the type at this place of the
+    first row is as large as its predecessor."""
     return int_rows(s.at_order, 4, s.n_types)
 
 
@@ -519,7 +534,7 @@ def mean_service(s: State) -> NDArray[np.float64]:
 
 @kernel
 def need(s: State) -> NDArray[np.int64]:
-    """(R,): room for the demand that is being placed."""
+    """(R,): the demand that is being placed."""
     return ints(s.at_need, s.n_resources)
 
 
@@ -527,3 +542,46 @@ def need(s: State) -> NDArray[np.int64]:
 def head(s: State, j: int) -> int:
     """The job at the head of queue j, -1 where none waits."""
     return int(queues(s)[j, HEAD])
+
+
+@kernel
+def may_hold(s: State, c: int) -> bool:
+    """Return whether servers of class c meet the requirements of the type that is being placed."""
+    return not s.restricted or allowed(s)[c, s.need_type] > 0
+
+
+@kernel
+def set_need(s: State, j: int) -> None:
+    """Write the demand of the head of queue j into need(s)."""
+    s.need_type = j
+    i = head(s, j)
+    for r in range(s.n_resources):
+        need(s)[r] = job_demand(s)[i, r] if s.actual else demand(s)[j, r]
+
+
+@kernel
+def set_job_need(s: State, i: int) -> None:
+    """Write the demand of waiting job i into need(s)."""
+    j = jobs(s)[i, TYPE]
+    s.need_type = j
+    for r in range(s.n_resources):
+        need(s)[r] = job_demand(s)[i, r] if s.actual else demand(s)[j, r]
+
+
+@kernel
+def set_type_need(s: State, j: int) -> None:
+    """Write the demand of type j into need(s)."""
+    s.need_type = j
+    for r in range(s.n_resources):
+        need(s)[r] = demand(s)[j, r]
+
+
+@kernel
+def fits(s: State, server: int, size: NDArray[np.int64]) -> bool:
+    """Return whether the server has that much free capacity, and may hold the type that is being placed."""
+    if s.restricted and not may_hold(s, servers(s)[server, CLASS]):
+        return False
+    for r in range(s.n_resources):
+        if free(s)[server, r] < size[r]:
+            return False
+    return True

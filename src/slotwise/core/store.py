@@ -9,19 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise.compiler.kernel import kernel
-from slotwise.compiler.views import call_at
 from slotwise.core import chance
 from slotwise.core import state as st
 from slotwise.core.contract.hooks import Hook, late
 from slotwise.core.contract.memory import Columns, Field, Per
 from slotwise.core.contract.policy import Policy
-from slotwise.core.indexes import bitmap, firsttree, fitindex, followed, linetree
-from slotwise.core.indexes.weights import FEW_COLUMNS, run_solver
-from slotwise.core.moves import reindex
-from slotwise.core.queues import LONGEST, refresh_shortest, weight_of_type
+from slotwise.core.indexes import bitmap, fitindex, followed, linetree
+from slotwise.core.indexes.shortest import LONGEST, refresh_server
+from slotwise.core.indexes.weights import FEW_COLUMNS, MOST_NODES, run_solver
+from slotwise.core.steps import reindex, weight_of_type
+from slotwise.core.tenants import NO_SHARES, Sharing
 from slotwise.errors import InputError
 from slotwise.model import Integers
-from slotwise.packing import Solver, Space, make_solver
+from slotwise.packing import Solver, Space, make_solver, stand_in
 from slotwise.packing.kernels import TABLE
 
 Arrays = dict[str, NDArray[Any]]
@@ -39,23 +39,11 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     return raw[first : first + size].view(dtype).reshape(shape)
 
 
-def refile(s: st.State, server: int, _: int) -> None:
-    """What `reindex` does where the policy keeps an index. Who was to be filed late comes first: of equal ones the last to be filed is found."""
-    late_one = s.unfiled - 1
-    s.unfiled = 0
-    if late_one >= 0 and late_one != server:
-        call_at(s.hook_reindex, s, late_one, 0)
-    if s.keeps_fit:
-        fitindex.update(s, server)
-    if s.keeps_tree:
-        firsttree.update(s, server)
-
-
 def linked_late(policy: Policy, everything: bool = False) -> list[Hook]:
     """What a policy's hooks call by its address. What it takes for many types only where everything is asked for."""
     found = [*policy.late]
     if {"fit", "tree"} & policy.keeps:
-        found.append(refile)
+        found.append(fitindex.refile)
     if everything and {"line", "unlike"} & policy.keeps:
         found.append(linetree.keep)
     if everything and policy.solver:
@@ -94,20 +82,49 @@ class Store:
         max_jobs: int = 1024,
         alike: bool = False,
         servers_change: bool = False,
+        sharing: Sharing | None = None,
+        solves_late: bool = False,
     ) -> None:
         """`alike`: every job asks for just what its type does. `servers_change`: some will come and go, so it must be quick to say
-        which jobs a server has. `rates`: arrivals of each type, 0 if unknown; `counts`: how many servers of each class are expected."""
+        which jobs a server has. `rates`: arrivals of each type, 0 if unknown; `counts`: how many servers of each class are expected.
+        `solves_late`: the caller calls `solve_for` before a job leaves a server, so no solver has to be made before that."""
         self.sizes, self.policy, self.spaces = sizes, policy, list(spaces)
         self.arrays: Arrays = {}
         self.record = np.zeros(1, st.DTYPE)
         self.state = cast(st.State, self.record[0])
         self.solvers: list[Solver] = []
+        self.unsolved: set[int] = set()
+        """classes of which the solver is made when a job leaves one of their servers"""
         s = self.state
         s.n_types, s.n_resources = sizes.demand.shape
         s.n_classes = len(sizes.capacity)
         self.mean_service = np.ones(s.n_types) if mean_service is None else np.asarray(mean_service, np.float64)
         self.rates = np.zeros(s.n_types) if rates is None else np.asarray(rates, np.float64)
         self.counts = np.ones(s.n_classes, np.int64) if counts is None else np.asarray(counts, np.int64)
+        self._read_policy(alike=alike, servers_change=servers_change)
+        self._check_predicates()
+        J, C = s.n_types, s.n_classes
+        self.allowed = np.ones((C, J), np.bool_) if sizes.allowed is None else sizes.allowed
+        """(C, J): whether the labels of a class meet the requirements of a type"""
+        s.restricted = not self.allowed.all()
+        policy.check(self)
+        self._put_tables()
+        self._make_shares(sharing)
+        self._make_policy_memory()
+        self._make_least()
+        self._make_solvers(late=solves_late and bool(policy.solver) and not has_whole_weights(policy))
+        self._make_line()
+        s.max_jobs = 0
+        s.free_job = -1
+        self.grow_jobs(max_jobs)
+        chance.set_words(s, random)
+        policy.prepare(self)
+        self.grow_servers(max(1, max_servers))
+
+    def _read_policy(self, *, alike: bool, servers_change: bool) -> None:
+        """Write into the record what the policy asks to be kept."""
+        s, policy = self.state, self.policy
+        s.most_nodes = MOST_NODES
         s.random_ties = policy.options.ties == "random"
         s.actual = s.keeps_use = policy.actual
         for keep in policy.keeps - {"unlike"}:
@@ -116,19 +133,18 @@ class Store:
         s.keeps_lists |= servers_change
         if {"fit", "tree"} & policy.keeps:
             s.keeps_free = 1
-            s.hook_reindex = late(refile)
+            s.hook_reindex = late(fitindex.refile)
         # with few types and jobs that are alike within a type, the heads of line are soon looked through
         unlike = policy.actual and not alike
         s.keeps_line = ("unlike" in policy.keeps and unlike) or (
             "line" in policy.keeps and (s.keeps_times or s.n_types > FEW_TYPES or unlike)
         )
         s.own_queues, s.log_weights, s.gained = policy.own_queues, policy.log_weights, policy.gained
-        self._check_predicates()
+
+    def _put_tables(self) -> None:
+        """Make the arrays by type, class and resource."""
+        s, sizes, spaces = self.state, self.sizes, self.spaces
         J, R, C = s.n_types, s.n_resources, s.n_classes
-        self.allowed = np.ones((C, J), np.bool_) if sizes.allowed is None else sizes.allowed
-        """(C, J): whether the labels of a class meet the requirements of a type"""
-        s.restricted = not self.allowed.all()
-        policy.check(self)
         self.put("demand", sizes.demand)
         self.put("capacity", sizes.capacity)
         self.put("most", np.array([[space.most(j) for j in range(J)] for space in spaces], np.int64).reshape(C, J))
@@ -148,15 +164,26 @@ class Store:
         self.put("need", np.zeros(R, np.int64))
         self.put("score", np.zeros((C, R + 1)))
         self.put("largest_capacity", np.maximum(sizes.capacity.max(axis=0), 1))
-        self._make_policy_memory()
-        self._make_solvers()
-        self._make_line()
-        s.max_jobs = 0
-        s.free_job = -1
-        self.grow_jobs(max_jobs)
-        chance.set_words(s, random)
-        policy.prepare(self)
-        self.grow_servers(max(1, max_servers))
+
+    def _make_shares(self, sharing: Sharing | None) -> None:
+        """Lay out tenants and their shares, if there are any."""
+        s: Any = self.state
+        if sharing is not None and not self.policy.honours_shares:
+            raise InputError(
+                f"{self.policy.label} cannot honour shares",
+                where="shares",
+                remedy="use policy guarded, or remove the shares",
+            )
+        found = sharing or NO_SHARES
+        for name, values in found.arrays.items():
+            self.put(name, values)
+        s.n_tenants, s.n_tenant_groups = (
+            (len(found.names), len(found.arrays["tenant_groups"])) if sharing else (0, 0)
+        )
+        s.forgetting, s.share_strength, s.share_bound = found.forgetting, found.strength, found.bound
+        self.tenants = found.names
+        self.put("tenant_running", np.zeros((len(found.arrays["tenants"]), s.n_resources), np.int64))
+        self.put("cluster_capacity", np.zeros(s.n_resources))
 
     def put(self, name: str, values: NDArray[Any]) -> NDArray[Any]:
         """Own the array and write its address into the record."""
@@ -310,8 +337,7 @@ class Store:
         self._make_fit_index()
         self.file_all(filed)
         for server in range(old):
-            for j in range(J if s.own_queues else 0):
-                refresh_shortest(s, j, server)
+            refresh_server(s, server)
 
     def filing_order(self) -> NDArray[np.int64]:
         """The servers that take jobs, in an order in which filing them makes the indexes as they are."""
@@ -407,14 +433,52 @@ class Store:
                 remedy="use algorithm1 or m14, which pack by configurations",
             )
 
-    def _make_solvers(self) -> None:
+    def _make_least(self) -> None:
+        """The least that a type that fits asks for, for each class and resource."""
+        smallest = np.zeros((self.state.n_classes, self.state.n_resources), np.int64)
+        for c, space in enumerate(self.spaces):
+            if space.demand is not None and len(space.fitting):
+                smallest[c] = space.demand[space.fitting].min(axis=0)
+        self.put("least", smallest)
+
+    def solve_for(self, i: int) -> None:
+        """Make the solver of the class of the server on which job i runs, unless it is there."""
+        server = self.arrays["jobs"][i, st.SERVER]
+        c = int(self.arrays["servers"][server, st.CLASS]) if server >= 0 else -1
+        if c in self.unsolved:
+            self.solve_class(c)
+
+    def solve_class(self, c: int) -> None:
+        """Make the solver of a class. What the solvers of other classes have noted stays."""
+        about, watch = self.arrays["classes"], self.arrays["watch"]
+        for other, solver in enumerate(self.solvers):
+            row = about[other]
+            solver.params_f[:] = self.arrays["params_floats"][row[st.FLOATS_START] : row[st.FLOATS_END]]
+            solver.params_i[:] = self.arrays["params_ints"][row[st.INTS_START] : row[st.INTS_END]]
+        self.unsolved.discard(c)
+        self.solvers[c] = self._solver(self.spaces[c])
+        self._crowds[c] = self._crowd(self.solvers[c])
+        self._lay_out_solvers(follows=False)
+        self.arrays["watch"][:] = watch
+
+    def _make_solvers(self, *, late: bool) -> None:
+        """The solver of each class; none yet of those that are solved late."""
+        follows = False
+        if late:
+            self.unsolved = set(range(len(self.spaces)))
+            self.solvers = [stand_in(str(self.policy.solver), space) for space in self.spaces]
+        else:
+            self.solvers, follows = self._solvers()
+        self._crowds = [self._crowd(solver) for solver in self.solvers] or [0.0] * len(self.spaces)
+        self._lay_out_solvers(follows=follows)
+
+    def _lay_out_solvers(self, *, follows: bool) -> None:
         """The candidates or the kernel parameters of each class, one after the other."""
         s = self.state
         about = np.zeros((s.n_classes, st.CLASS_COLUMNS), np.int64)
         tables: list[NDArray[Any]] = []
         real: list[NDArray[Any]] = []
         whole: list[NDArray[Any]] = []
-        self.solvers, follows = self._solvers()
         for c, solver in enumerate(self.solvers):
             rows = solver.table if solver.table is not None else np.zeros((0, s.n_types), np.int64)
             parts: list[tuple[int, list[NDArray[Any]], NDArray[Any]]] = [
@@ -451,14 +515,9 @@ class Store:
         self.put("scratch_floats", np.zeros(s.n_scratch_floats + s.n_types))
         self.put("scratch_ints", np.zeros(max(1, s.n_scratch_ints), np.int64))
         s.n_scratch_ints = max(1, s.n_scratch_ints)
-        smallest = np.zeros((s.n_classes, s.n_resources), np.int64)
-        for c, space in enumerate(self.spaces):
-            if space.demand is not None and len(space.fitting):
-                smallest[c] = space.demand[space.fitting].min(axis=0)
-        self.put("least", smallest)
         self.put("watch", np.full((s.n_classes, s.n_types + 1), -1.0))
         self.put("near", np.array([solver.near for solver in self.solvers] or np.ones(s.n_classes)))
-        self.put("crowd", np.array([self._crowd(solver) for solver in self.solvers] or np.zeros(s.n_classes)))
+        self.put("crowd", np.array(self._crowds))
 
     def _solvers(self) -> tuple[list[Solver], bool]:
         """The solver of each class, and whether the weights of what they list are followed."""
@@ -468,7 +527,10 @@ class Store:
             solvers = [make_solver(name, space, epsilon=epsilon, followed=True) for space in spaces]
             if followed.few([solver.table for solver in solvers if solver.table is not None]):
                 return solvers, True
-        return [make_solver(name or "auto", space, epsilon=self.policy.options.epsilon) for space in spaces], False
+        return [self._solver(space) for space in spaces], False
+
+    def _solver(self, space: Space) -> Solver:
+        return make_solver(self.policy.solver or "auto", space, epsilon=self.policy.options.epsilon)
 
     def _follow(self, about: NDArray[np.int64], tables: list[NDArray[np.int64]]) -> None:
         """What it takes to follow the weights of the candidates of these classes; of none of them where nothing is listed."""
@@ -489,7 +551,7 @@ class Store:
             self.put(f"{half}followed", np.zeros((s.n_classes, s.n_types), np.int64))
 
     def _crowd(self, solver: Solver) -> float:
-        """The most jobs on a server, for a bound on its best weight; 0 where no bound is worth it: all candidates are looked at as
-        quickly, the solver says too little about the best, or every server has weights of its own."""
+        """Return the most jobs on a server, for a bound on its best weight, or 0 if a bound brings nothing. That is so
+        if there are few candidates, if the solver promises too little, or if every server has queues of its own."""
         few = solver.table is not None and len(solver.table) <= FEW_CANDIDATES
         return 0.0 if few or solver.near < NEAR or self.state.own_queues else solver.most_jobs()

@@ -48,7 +48,7 @@ _DIGITS = re.compile(r"-?\d+\.\d{3,}")
 
 
 @dataclass(frozen=True)
-class Series:
+class DrawnSeries:
     """One line of a chart: a policy's means over x, with their intervals where there are some."""
 
     policy: str
@@ -130,7 +130,7 @@ def svg_of(figure: Figure, identity: str) -> str:
 
 
 def lines(
-    series: Sequence[Series],
+    series: Sequence[DrawnSeries],
     identity: str,
     *,
     x: str,
@@ -151,7 +151,7 @@ def lines(
 
 def draw_lines(
     axes: Axes,
-    series: Sequence[Series],
+    series: Sequence[DrawnSeries],
     *,
     x: str,
     y: str,
@@ -183,7 +183,7 @@ def draw_lines(
     axes.set_ylabel(y, color=INK)
 
 
-def _line(axes: Axes, one: Series, style: Style, markers: bool) -> None:
+def _line(axes: Axes, one: DrawnSeries, style: Style, markers: bool) -> None:
     x, mean = np.asarray(one.x, float), np.asarray(one.mean, float)
     if len(one.low):
         low = np.array([np.nan if value is None else value for value in one.low])
@@ -207,7 +207,7 @@ def _line(axes: Axes, one: Series, style: Style, markers: bool) -> None:
             )
 
 
-def _log_axis(axes: Axes, series: Sequence[Series], floor: float) -> None:
+def _log_axis(axes: Axes, series: Sequence[DrawnSeries], floor: float) -> None:
     # a figure that is not known yet is infinite, and is not drawn
     shown = [v for one in series for v in one.mean if v is not None and 0 < v < np.inf]
     tops = [v for one in series for v in one.high if v is not None and 0 < v < np.inf]

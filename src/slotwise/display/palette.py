@@ -1,7 +1,7 @@
 """One colour, one marker and one line for each policy, the same in every figure of the project.
 
-The colours are Okabe and Ito's, which people with any common kind of colour blindness can tell apart; marker and
-line repeat what the colour says, so that a figure also works in black and white.
+The colours are Okabe and Ito's: people with any common kind of colour blindness can tell them apart. Marker and line
+repeat what the colour says, so a figure also works in black and white.
 """
 
 from __future__ import annotations

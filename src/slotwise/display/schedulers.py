@@ -1,4 +1,4 @@
-"""A `Scheduler` in a line or a small table, from what it shows to everybody."""
+"""A `Scheduler` in a line or a small table, from its public attributes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def scheduler_line(scheduler: Any) -> str:
 
 
 def scheduler_html(scheduler: Any) -> str:
-    """The same as a table: what is there, and who waits by type."""
+    """Return the scheduler as a table: servers, running jobs, and waiting jobs by type."""
     servers, running, waiting = _counts(scheduler)
     rows: list[list[Any]] = [["servers", servers], ["running", running], ["waiting", waiting]]
     longest = sorted(scheduler.waiting.items(), key=lambda pair: -pair[1])

@@ -59,8 +59,9 @@ def listing(*columns: str, title: str = "") -> Table:
 
 
 def fit(table: Table, width: int, order: Sequence[str]) -> list[str]:
-    """Make a table no wider than the terminal, so that no figure is cut: columns that may be folded are, then the space between them
-    goes, then whole columns, in this order, then names are folded further. Returns the line that says so, if any."""
+    """Make a table no wider than the terminal, so that no figure is cut. Fold the columns that may be folded, then
+    narrow the space between columns, then leave out whole columns in this order, then fold names further. Returns the
+    line that says so, if any."""
     narrow = (0, 1, 0, 0) if table.box is None else (0, 0, 0, 0)  # a box has room of its own between columns
     free = [column for column in table.columns if not column.no_wrap]
     left_out: list[str] = []

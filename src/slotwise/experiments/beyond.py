@@ -12,15 +12,15 @@ from slotwise.experiments.experiment import Experiment, Order
 from slotwise.experiments.points import Points
 from slotwise.experiments.settings import SHOWN, changed, table1
 from slotwise.experiments.showing import points_table
-from slotwise.experiments.sweep import Cell, sweep
+from slotwise.experiments.sweep import SweepCell, sweep
 from slotwise.model import Scenario, load_scenario
-from slotwise.model.laws import Batch, BatchArrivals, Hyperexponential
+from slotwise.model.laws import BatchArrivals, BatchKind, Hyperexponential
 from slotwise.policies import make_policy
 from slotwise.report.blocks import Block, Figure, Panel, Prose, Section
 from slotwise.simulation.judge.drift import Stability
 from slotwise.theory.load import region_of
 
-ZETA = 0.89
+ZETA = 0.89  # intensity: just below the 0.9 up to which Algorithm 1 is proven
 # option of Algorithm 1: (what it is, values tried, among them the default)
 KNOBS: dict[str, tuple[str, list[Any]]] = {
     "b": ("b, the limit of beta", [0.7, 0.8, 0.9, 0.95, 0.98]),
@@ -37,7 +37,7 @@ LAWS: dict[str, dict[str, Any]] = {
         "service": Hyperexponential(law="hyperexponential", scv=16)
     },
     "batches of 15 jobs": {
-        "arrivals": BatchArrivals(law="batch", rate=1.0, batches=(Batch(probability=1.0, jobs=MIX),))
+        "arrivals": BatchArrivals(law="batch", rate=1.0, batches=(BatchKind(probability=1.0, jobs=MIX),))
     },
 }
 SAID = {
@@ -63,7 +63,7 @@ def _knobs(order: Order, start: float, end: float) -> list[Block]:
     run = changed(base, run=order.scale.run("algorithm1"))
     usual = make_policy("algorithm1").options
     cells = [
-        Cell(
+        SweepCell(
             run,
             "algorithm1",
             {knob: value},
@@ -112,7 +112,7 @@ def _laws(order: Order, start: float, end: float) -> list[Block]:
     for n, (words, laws) in enumerate(LAWS.items()):
         base = _with_laws(laws)
         cells += [
-            Cell(
+            SweepCell(
                 changed(base, run=order.scale.run(policy)),
                 policy,
                 {},
@@ -156,7 +156,7 @@ def _empty(order: Order, start: float, end: float) -> list[Block]:
         ("Table 1, 20 servers, 0.5", table1(20, 0.5)),
     ]
     cells = [
-        Cell(
+        SweepCell(
             changed(base, run=order.scale.run("algorithm1")),
             "algorithm1",
             {"faithful": faithful},
@@ -184,7 +184,7 @@ def _trap(order: Order, start: float, end: float) -> list[Block]:
     base = load_scenario(TRAP)
     options = {"algorithm1": base.policy.options}
     cells = [
-        Cell(
+        SweepCell(
             changed(base, run=order.scale.run(policy, events=TRAP_EVENTS * order.scale.events, replications=3)),
             policy,
             options.get(policy, {}),

@@ -15,9 +15,9 @@ from slotwise.experiments.experiment import Experiment, Order
 from slotwise.experiments.points import Point, Points
 from slotwise.experiments.settings import SHOWN, changed
 from slotwise.experiments.showing import points_table
-from slotwise.experiments.sweep import Cell, sweep
+from slotwise.experiments.sweep import SweepCell, sweep
 from slotwise.model import load_scenario
-from slotwise.report.blocks import Block, Claims, Figure, Panel, Prose, Section
+from slotwise.report.blocks import Block, ClaimTable, Figure, Panel, Prose, Section
 from slotwise.report.stepthrough import walk_of
 from slotwise.simulation.result import Result
 
@@ -27,7 +27,7 @@ NEAR = 480.0  # how long the stretch is in which the sawtooth is shown tooth by 
 
 def _run(name: str, order: Order) -> tuple[Points, dict[str, Result]]:
     base = load_scenario(name)
-    cells = [Cell(changed(base, run=order.scale.run(policy)), policy) for policy in POLICIES]
+    cells = [SweepCell(changed(base, run=order.scale.run(policy)), policy) for policy in POLICIES]
     results = sweep(cells, order.share(name), order.workers)
     return Points.of(cells, results), dict(zip(POLICIES, results, strict=True))
 
@@ -88,7 +88,7 @@ def _example1(order: Order) -> Section:
             " under M14 it keeps these slots until it is empty, which with a growing queue may never happen again."
             " Algorithm 1 stalls such a server: it finishes its jobs, takes no new ones, and starts anew."
         ),
-        Claims(statements.example1(points)),
+        ClaimTable(statements.example1(points)),
         Figure(
             "example1-series",
             "Example 1: total queue over time",
@@ -107,7 +107,7 @@ def _example1(order: Order) -> Section:
 def _near(order: Order) -> NDArray[np.float64]:
     """A short run, sampled finely enough that single teeth can be seen."""
     base = load_scenario("example1")
-    cell = Cell(
+    cell = SweepCell(
         changed(base, run=order.scale.run("algorithm1", until=NEAR, warmup=0.0, replications=1)), "algorithm1"
     )
     series = sweep([cell], workers=1)[0].runs[0].series
@@ -134,7 +134,7 @@ def _example2(order: Order) -> Section:
             "Four servers of 1, 2, 4 and 8 units, and four types of jobs that each fill one of them, at 0.89 of what can be"
             " carried. Random sampling finds the one good assignment rarely and keeps undoing it."
         ),
-        Claims(statements.example2(points)),
+        ClaimTable(statements.example2(points)),
         Figure(
             "example2-series",
             "Example 2: total queue over time, and its mean",

@@ -13,7 +13,7 @@ Progress = Callable[[str, float], None]  # (what is being done, share of the exp
 
 
 def silent(_: str, __: float) -> None:
-    """Nobody listens."""
+    """Report nothing."""
 
 
 @dataclass(frozen=True)

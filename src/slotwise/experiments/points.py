@@ -8,8 +8,8 @@ from typing import Any
 
 import polars as pl
 
-from slotwise.display.drawing import Series
-from slotwise.experiments.sweep import Cell
+from slotwise.display.drawing import DrawnSeries
+from slotwise.experiments.sweep import SweepCell
 from slotwise.simulation.judge.drift import Stability
 from slotwise.simulation.result import Result
 
@@ -31,7 +31,7 @@ class Point:
     more: dict[str, Any] = field(default_factory=dict, compare=False)
 
     @classmethod
-    def of(cls, cell: Cell, result: Result) -> Point:
+    def of(cls, cell: SweepCell, result: Result) -> Point:
         """The point of a cell's result."""
         queue, runs = result.mean_queue, result.runs
         facts = result.as_dict()
@@ -98,7 +98,7 @@ class Points:
     all: tuple[Point, ...]
 
     @classmethod
-    def of(cls, cells: Sequence[Cell], results: Sequence[Result]) -> Points:
+    def of(cls, cells: Sequence[SweepCell], results: Sequence[Result]) -> Points:
         """From a sweep."""
         return cls(tuple(Point.of(cell, result) for cell, result in zip(cells, results, strict=True)))
 
@@ -132,11 +132,11 @@ class Points:
         """Whether some queue was found to grow."""
         return any(point.grows for point in self.all)
 
-    def series(self, law: str, policies: Iterable[str] | None = None, *, bound: bool = True) -> list[Series]:
+    def series(self, law: str, policies: Iterable[str] | None = None, *, bound: bool = True) -> list[DrawnSeries]:
         """The lines of a chart, the lower bound first where there is one."""
         shown = [policy for policy in (policies or self.policies) if self.line(policy, law)]
         lines = [
-            Series(
+            DrawnSeries(
                 policy,
                 [p.x for p in line],
                 [p.mean for p in line],
@@ -150,7 +150,7 @@ class Points:
         if bound and shown:
             first = [p for p in self.line(shown[0], law) if 0 < p.bound < float("inf")]
             if first:
-                lines.insert(0, Series("lower-bound", [p.x for p in first], [p.bound for p in first]))
+                lines.insert(0, DrawnSeries("lower-bound", [p.x for p in first], [p.bound for p in first]))
         return lines
 
     @property

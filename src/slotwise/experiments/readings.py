@@ -1,7 +1,8 @@
 """The paper's claim about the Google trace, under several readings of the three algorithms, side by side.
 
-The paper leaves open what decides who is best on the trace: whether M14's jobs wait in common queues or in one for each server, how
-often G16 samples (alpha), and what an empty server of Algorithm 1 does. Each reading is run on the same jobs, once.
+The paper leaves open what decides which policy is best on the trace. Do M14's jobs wait in common queues or in one for
+each server? How often does G16 sample (alpha)? What does an empty server of Algorithm 1 do? Each reading is run on the
+same jobs, once.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ import polars as pl
 from slotwise.display.numbers import brief
 from slotwise.experiments.points import Point, Points
 from slotwise.experiments.settings import Scale
-from slotwise.experiments.sweep import Cell
+from slotwise.experiments.sweep import SweepCell
 from slotwise.model import Scenario
 from slotwise.report.blocks import Block, Prose, Table
 from slotwise.simulation.result import Result
 from slotwise.workloads.jobs import Jobs
 
 A1, M14, G16 = "algorithm1", "m14", "g16"
-HOUR = 3600.0
+HOUR = 3600.0  # seconds
 AT = 4  # server counts, about, at which the readings are run
 # what the readings of the figures above are called
 SHOWN_ABOVE = {A1: "as above", M14: "common queues", G16: "alpha = 1"}
@@ -39,7 +40,7 @@ def reading_cells(
     scenario: Callable[[int, str], Scenario],
     options: Mapping[str, Mapping[str, Any]],
     jobs: Jobs,
-) -> list[Cell]:
+) -> list[SweepCell]:
     """What must be run beside the figures above: the other readings at some of the server counts."""
     some = Scale(settings=AT).thinned(list(counts))
     cells = []
@@ -48,11 +49,11 @@ def reading_cells(
         for servers in some:
             one = scenario(servers, policy)
             one = one.model_copy(update={"run": one.run.model_copy(update={"replications": 1})})
-            cells.append(Cell(one, policy, given, "", float(servers), label, jobs))
+            cells.append(SweepCell(one, policy, given, "", float(servers), label, jobs))
     return cells
 
 
-def reading_blocks(above: Points, cells: Sequence[Cell], results: Sequence[Result]) -> list[Block]:
+def reading_blocks(above: Points, cells: Sequence[SweepCell], results: Sequence[Result]) -> list[Block]:
     """The table of the readings, how far the claim holds under each pair of them, and what that says of the paper."""
     others = Points.of(cells, results)
     at = sorted({point.x for point in others.all})
@@ -101,7 +102,7 @@ def _of(lines: Mapping[tuple[str, str], Sequence[Point]], policy: str) -> dict[s
 
 
 def _verdicts(lines: Mapping[tuple[str, str], Sequence[Point]], at: Sequence[float]) -> Table:
-    """Algorithm 1 of the figures above beside each pair of readings of the others."""
+    """Compare Algorithm 1 of the figures above with each pair of readings of M14 and G16."""
     ours, m14, g16 = lines[A1, SHOWN_ABOVE[A1]], _of(lines, M14), _of(lines, G16)
     rows = [
         (f"M14, {name}", *(f"{wins(ours, [line, other])} of {len(at)}" for other in g16.values()))

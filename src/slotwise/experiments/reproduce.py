@@ -15,7 +15,7 @@ from slotwise.experiments.experiment import Experiment, Order, Progress, silent
 from slotwise.experiments.scaling import INTENSITY, SERVERS
 from slotwise.experiments.settings import FULL, QUICK, Scale
 from slotwise.experiments.traces import ARRIVALS, GOOGLE
-from slotwise.report.blocks import Page, Section
+from slotwise.report.blocks import ReportPage, Section
 from slotwise.report.claims import Claim
 from slotwise.report.manifest import Manifest
 from slotwise.report.page import write_page
@@ -78,7 +78,7 @@ def reproduce(
     return Reproduction(page.claims, path, seconds)
 
 
-def page_of(sections: Sequence[Section], scale: Scale, quick: bool) -> Page:
+def page_of(sections: Sequence[Section], scale: Scale, quick: bool) -> ReportPage:
     """The report on these sections."""
     what = (
         "Jobs that must not be interrupted, on servers that hold only certain mixes of them: this page runs the evaluation"
@@ -100,4 +100,4 @@ def page_of(sections: Sequence[Section], scale: Scale, quick: bool) -> Page:
         ("bands", "95 % intervals over the runs"),
         ("seed", str(scale.seed)),
     ]
-    return Page("The paper, reproduced", lead, sections, facts)
+    return ReportPage("The paper, reproduced", lead, sections, facts)

@@ -14,14 +14,14 @@ from slotwise.experiments.experiment import Experiment, Order
 from slotwise.experiments.points import Points
 from slotwise.experiments.settings import LAWS, SHOWN, changed, table1
 from slotwise.experiments.showing import lines_figure, wait_figure
-from slotwise.experiments.sweep import Cell, sweep
+from slotwise.experiments.sweep import SweepCell, sweep
 from slotwise.model import Scenario
-from slotwise.report.blocks import Block, Claims, Prose, Section, Table
+from slotwise.report.blocks import Block, ClaimTable, Prose, Section, Table
 from slotwise.simulation.run.workload import jobs_of
 
 COUNTS = [20, 40, 60, 80, 100, 120, 140, 160, 180, 200]
 INTENSITIES = [0.80, 0.82, 0.84, 0.86, 0.88, 0.90, 0.92, 0.94, 0.95]
-ZETA = 0.89
+ZETA = 0.89  # intensity: just below the 0.9 up to which Algorithm 1 is proven
 BANDS = (
     "Logarithmic scale. Bands are 95 % intervals, cut at the smallest run; means below 0.0005 are not drawn. The bound is on the"
     " long-run mean: runs of this length may lie below it where queues are rare."
@@ -31,7 +31,7 @@ LOAD_B = 0.98  # of Algorithm 1 in the intensity experiment: above all intensiti
 
 def _cells(
     values: list[Any], setting: Callable[[Any, str], Scenario], order: Order, options: dict[str, dict[str, Any]]
-) -> list[Cell]:
+) -> list[SweepCell]:
     cells = []
     for law, key in LAWS.items():
         for value in order.scale.thinned(values):
@@ -39,12 +39,13 @@ def _cells(
             jobs = jobs_of(base)
             for policy in SHOWN:
                 scenario = changed(base, run=order.scale.run(policy))
-                cells.append(Cell(scenario, policy, options.get(policy, {}), law, float(value), jobs=jobs))
+                cells.append(SweepCell(scenario, policy, options.get(policy, {}), law, float(value), jobs=jobs))
     return cells
 
 
-def _equal_time(cells: list[Cell], points: Points, order: Order, name: str) -> Table:
-    """G16's ticks count as events: its figures over the span of time that 200,000 events of the others take."""
+def _equal_time(cells: list[SweepCell], points: Points, order: Order, name: str) -> Table:
+    """Return G16's figures over the time that 200,000 events of another policy take, because G16's ticks count as
+    events."""
     ends = [cell for cell in cells if cell.policy == "g16" and cell.law == points.laws[0]]
     ends = [ends[0], ends[-1]]
     again = []
@@ -52,7 +53,7 @@ def _equal_time(cells: list[Cell], points: Points, order: Order, name: str) -> T
         assert cell.jobs is not None
         until = order.scale.events / 2 / cell.jobs.rate
         scenario = changed(cell.scenario, run=order.scale.run("g16", until=until))
-        again.append(Cell(scenario, "g16", cell.options, cell.law, cell.x, jobs=cell.jobs))
+        again.append(SweepCell(scenario, "g16", cell.options, cell.law, cell.x, jobs=cell.jobs))
     timed = Points.of(again, sweep(again, order.share(name, 0.97, 1.0), order.workers))
     events = order.scale.events
     twice = 2 * events
@@ -76,14 +77,14 @@ def _equal_time(cells: list[Cell], points: Points, order: Order, name: str) -> T
     return Table(
         f"{name}-equal-time",
         f"{label_of('g16')}: equal events and equal time",
-        f"Sampling ticks count as events, so {twice:,} events of G16 are not the time that {events:,} events of the others"
+        f"Sampling ticks count as events, so {twice:,} events of G16 are not the time that {events:,} events of another policy"
         " are."
         " Mean queue under Poisson arrivals.",
         frame,
         [
             "servers" if name == "servers" else "intensity",
             f"{twice:,} events",
-            f"the time of {events:,} events of the others",
+            f"the time of {events:,} events of another policy",
         ],
         rows,
     )
@@ -97,7 +98,7 @@ def _servers(order: Order) -> Section:
             "The three VM types of Table 1 on 20 to 200 alike servers, arrivals growing with them, always at 0.89 of what"
             " can be carried."
         ),
-        Claims(statements.servers(points)),
+        ClaimTable(statements.servers(points)),
         lines_figure(
             "servers-queue",
             "Mean queue size as the cluster grows",
@@ -127,7 +128,7 @@ def _intensity(order: Order) -> Section:
             "Table 1 on 20 servers, from 0.80 to 0.95 of what can be carried. Algorithm 1 has b = 0.98 here, above every"
             " load, so that its guarantee covers the whole range."
         ),
-        Claims(statements.intensity(points)),
+        ClaimTable(statements.intensity(points)),
         lines_figure(
             "intensity-queue",
             "Mean queue size as the load grows",

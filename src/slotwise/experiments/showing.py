@@ -60,7 +60,7 @@ def lines_figure(
 
 
 def in_words(points: Points, law: str) -> str:
-    """What a chart shows, for those who cannot see it."""
+    """Say what a chart shows, for readers who cannot see it."""
     parts = []
     for policy in points.policies:
         line = points.line(policy, law)

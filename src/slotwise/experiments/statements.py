@@ -31,7 +31,7 @@ from slotwise.experiments.settings import PAPER
 from slotwise.report.claims import Claim
 
 A1, M14, G16 = PAPER
-LEAST_SWINGS = 5
+LEAST_SWINGS = 5  # swings of a queue that count as a sawtooth
 
 
 def _claim(name: str, statement: str, grade: Grade) -> Claim:
@@ -118,37 +118,6 @@ def servers(points: Points) -> list[Claim]:
 
 def intensity(points: Points) -> list[Claim]:
     """Table 1 with more and more load."""
-
-    def m14_unstable(law: str) -> Grade:
-        ours, theirs = points.line(A1, law), points.line(M14, law)
-        growing = [point for point in theirs if point.grows]
-        top, own = theirs[-1], ours[-1]
-        evidence = f"M14 {brief(top.mean)} and Algorithm 1 {brief(own.mean)} at {top.x:g}"
-        if growing and growing[-1] is top:
-            return Grade(HOLDS, evidence + f", M14 found to grow from {growing[0].x:g} on")
-        share = ratios(theirs, ours)
-        if share[-1] > 1 and rank_trend(share) >= TREND:
-            return Grade(IN_PART, evidence, "M14 loses its lead as the load grows, but no growth was found")
-        return Grade(FAILS, evidence, f"M14's queue stays bounded in runs of this length, at {brief(top.mean)}")
-
-    def g16_low(law: str) -> Grade:
-        lines = {policy: points.line(policy, law) for policy in PAPER}
-        worst = max(PAPER, key=lambda policy: lines[policy][0].mean)
-        share = ratios(lines[G16], lines[A1])
-        evidence = f"at {lines[G16][0].x:g} G16 has {brief(lines[G16][0].mean)}, Algorithm 1 "
-        evidence += f"{brief(lines[A1][0].mean)}, M14 {brief(lines[M14][0].mean)}; G16 over Algorithm 1 is "
-        evidence += f"{brief(share[0])} there and {brief(share[-1])} at {lines[G16][-1].x:g}"
-        if worst == G16 and share[0] > share[-1]:
-            return Grade(HOLDS, evidence)
-        if worst == G16 or share[0] > share[-1]:
-            why = (
-                "it is not the worst at low load"
-                if worst != G16
-                else "its lag is no larger at low load than at high"
-            )
-            return Grade(IN_PART, evidence, why)
-        return Grade(FAILS, evidence, "G16 does not lose ground at low load")
-
     return [
         _claim(
             "intensity-bounded",
@@ -158,14 +127,18 @@ def intensity(points: Points) -> list[Claim]:
         _claim(
             "intensity-m14",
             "M14 seems to become unstable at high traffic.",
-            over_laws(points, m14_unstable),
+            over_laws(points, lambda law: _m14_unstable(points, law)),
         ),
         _claim(
             "intensity-stable",
             "G16 and Algorithm 1 are still stable at the highest load.",
             over_laws(points, lambda law: _both(points, law)),
         ),
-        _claim("intensity-g16", "G16 deteriorates at lower traffic.", over_laws(points, g16_low)),
+        _claim(
+            "intensity-g16",
+            "G16 deteriorates at lower traffic.",
+            over_laws(points, lambda law: _g16_low(points, law)),
+        ),
         _claim(
             "intensity-consistent",
             "Algorithm 1 has the most consistent performance of the three.",
@@ -177,6 +150,36 @@ def intensity(points: Points) -> list[Claim]:
             robust(points, PAPER),
         ),
     ]
+
+
+def _m14_unstable(points: Points, law: str) -> Grade:
+    """Return whether M14's queue grows at the highest load."""
+    ours, theirs = points.line(A1, law), points.line(M14, law)
+    growing = [point for point in theirs if point.grows]
+    top, own = theirs[-1], ours[-1]
+    evidence = f"M14 {brief(top.mean)} and Algorithm 1 {brief(own.mean)} at {top.x:g}"
+    if growing and growing[-1] is top:
+        return Grade(HOLDS, evidence + f", M14 found to grow from {growing[0].x:g} on")
+    share = ratios(theirs, ours)
+    if share[-1] > 1 and rank_trend(share) >= TREND:
+        return Grade(IN_PART, evidence, "M14 loses its lead as the load grows, but no growth was found")
+    return Grade(FAILS, evidence, f"M14's queue stays bounded in runs of this length, at {brief(top.mean)}")
+
+
+def _g16_low(points: Points, law: str) -> Grade:
+    """Return whether G16 loses ground at low load."""
+    lines = {policy: points.line(policy, law) for policy in PAPER}
+    worst = max(PAPER, key=lambda policy: lines[policy][0].mean)
+    share = ratios(lines[G16], lines[A1])
+    evidence = f"at {lines[G16][0].x:g} G16 has {brief(lines[G16][0].mean)}, Algorithm 1 "
+    evidence += f"{brief(lines[A1][0].mean)}, M14 {brief(lines[M14][0].mean)}; G16 over Algorithm 1 is "
+    evidence += f"{brief(share[0])} there and {brief(share[-1])} at {lines[G16][-1].x:g}"
+    if worst == G16 and share[0] > share[-1]:
+        return Grade(HOLDS, evidence)
+    if worst == G16 or share[0] > share[-1]:
+        why = "it is not the worst at low load" if worst != G16 else "its lag is no larger at low load than at high"
+        return Grade(IN_PART, evidence, why)
+    return Grade(FAILS, evidence, "G16 does not lose ground at low load")
 
 
 def _both(points: Points, law: str) -> Grade:

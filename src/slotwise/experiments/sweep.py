@@ -9,7 +9,7 @@ from typing import Any
 from slotwise.model import Scenario
 from slotwise.simulation.result import Result
 from slotwise.simulation.run.choice import Choice
-from slotwise.simulation.run.engines import Engine
+from slotwise.simulation.run.engines import Workers
 from slotwise.simulation.run.replication import Task
 from slotwise.simulation.run.workload import jobs_of
 from slotwise.simulation.simulate import run_tasks
@@ -20,7 +20,7 @@ OnShare = Callable[[float], None]  # hears of the share of the whole work that i
 
 
 @dataclass(frozen=True, eq=False)
-class Cell:
+class SweepCell:
     """One policy in one setting."""
 
     scenario: Scenario
@@ -42,10 +42,10 @@ class Cell:
         return Choice(self.policy, self.options)
 
 
-def sweep(cells: Sequence[Cell], on_share: OnShare | None = None, workers: int | None = None) -> list[Result]:
+def sweep(cells: Sequence[SweepCell], on_share: OnShare | None = None, workers: int | None = None) -> list[Result]:
     """Run all replications of all cells; a result for each cell, in their order."""
     for cell in cells:  # so that a mistake is seen before anything runs
         cell.choice.make()
     tasks = [Task(cell.scenario, cell.jobs or jobs_of(cell.scenario), cell.choice) for cell in cells]
     hear = None if on_share is None else lambda share, _: on_share(share)
-    return run_tasks(tasks, Engine(workers=workers), hear, [cell.bound for cell in cells])
+    return run_tasks(tasks, Workers(workers=workers), hear, [cell.bound for cell in cells])

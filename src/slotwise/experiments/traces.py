@@ -18,9 +18,9 @@ from slotwise.experiments.points import Point, Points
 from slotwise.experiments.readings import reading_blocks, reading_cells
 from slotwise.experiments.settings import SHOWN
 from slotwise.experiments.showing import lines_figure, points_table, wait_figure
-from slotwise.experiments.sweep import Cell, sweep
+from slotwise.experiments.sweep import SweepCell, sweep
 from slotwise.model import Cluster, Scenario, ServerClass, TypeMaking, Workload
-from slotwise.report.blocks import Block, Claims, Figure, Panel, Prose, Section
+from slotwise.report.blocks import Block, ClaimTable, Figure, Panel, Prose, Section
 from slotwise.simulation.result import Result
 from slotwise.theory.bounds import Bound
 from slotwise.theory.srpt import srpt_mean_queue
@@ -32,7 +32,7 @@ from slotwise.workloads.traces.summary import TWENTY_MINUTES, burstiness, counts
 FACTORS = [0.95, 1.0, 1.05, 1.1, 1.15, 1.2, 1.25, 1.3, 1.4, 1.5]  # servers over the offered load
 OPTIONS = {"algorithm1": {"z": 0.002, "stall_cap": 0.015}}
 FORMAT = "google2011"
-HOUR = 3600.0
+HOUR = 3600.0  # seconds
 
 
 def window_of(order: Order) -> tuple[Trace, str]:
@@ -72,7 +72,7 @@ def _arrivals(order: Order) -> Section:
     even = np.random.default_rng(order.scale.seed).poisson(counts.mean(), len(counts))
     blocks: list[Block] = [
         Prose(f"Workload: {words}. They span {trace.span / HOUR:.1f} hours."),
-        Claims(statements.arrivals(idc, tied)),
+        ClaimTable(statements.arrivals(idc, tied)),
         Figure(
             "arrivals-counts",
             "Arrivals per 20 minutes",
@@ -142,26 +142,11 @@ def _google(order: Order) -> Section:
     jobs = jobs_of_trace(trace, first.cluster, first.workload.typing)
     load = offered_load(jobs)
     counts = [round(factor * load) for factor in order.scale.thinned(FACTORS)]
-    cells = []
-    bound = None
-    for servers in counts:
-        scenario = scenario_of(servers, trace, order)
-        if bound is None or bound.mean_queue > 0:  # with more servers it can only be less
-            bound = srpt_bound(trace, servers, float(scenario.run.warmup))
-        cells += [
-            Cell(
-                scenario_of(servers, trace, order, policy),
-                policy,
-                OPTIONS.get(policy, {}),
-                "",
-                float(servers),
-                jobs=jobs,
-                bound=bound,
-            )
-            for policy in SHOWN
-        ]
+    cells = _cells(order, trace, jobs, counts)
     typed = [
-        Cell(scenario_of(n, trace, order, "best-fit"), "best-fit", {"pack_by": "type"}, "", float(n), jobs=jobs)
+        SweepCell(
+            scenario_of(n, trace, order, "best-fit"), "best-fit", {"pack_by": "type"}, "", float(n), jobs=jobs
+        )
         for n in (counts[0], counts[-1])
     ]
     others = reading_cells(counts, lambda n, policy: scenario_of(n, trace, order, policy), OPTIONS, jobs)
@@ -179,7 +164,7 @@ def _google(order: Order) -> Section:
             " type; the table below says how much of its lead that is.",
             note=True,
         ),
-        Claims(statements.google(points)),
+        ClaimTable(statements.google(points)),
         lines_figure(
             "google-queue",
             "Mean queue size on the trace",
@@ -207,12 +192,35 @@ def _google(order: Order) -> Section:
     return Section("google", "The Google trace", blocks)
 
 
+def _cells(order: Order, trace: Trace, jobs: Jobs, counts: list[int]) -> list[SweepCell]:
+    """Return a cell for each number of servers and policy, with the lower bound."""
+    cells: list[SweepCell] = []
+    bound = None
+    for servers in counts:
+        scenario = scenario_of(servers, trace, order)
+        if bound is None or bound.mean_queue > 0:  # with more servers it can only be less
+            bound = srpt_bound(trace, servers, float(scenario.run.warmup))
+        cells += [
+            SweepCell(
+                scenario_of(servers, trace, order, policy),
+                policy,
+                OPTIONS.get(policy, {}),
+                "",
+                float(servers),
+                jobs=jobs,
+                bound=bound,
+            )
+            for policy in SHOWN
+        ]
+    return cells
+
+
 def _certain(points: Points) -> Points:
     """Without intervals where one run says all."""
     return Points(tuple(replace(p, low=None, high=None) if len(p.runs) == 1 else p for p in points.all))
 
 
-def _rounding(points: Points, typed: list[Cell], results: list[Result]) -> Points:
+def _rounding(points: Points, typed: list[SweepCell], results: list[Result]) -> Points:
     shown = []
     for cell, result in zip(typed, results, strict=True):
         real = next(point for point in points.line("best-fit") if point.x == cell.x)

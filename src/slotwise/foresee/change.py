@@ -7,13 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slotwise.errors import InputError
+from slotwise.model import JobType, Shares, Tenant
+from slotwise.model.shares import OTHERS
 from slotwise.scheduling import Scheduler
 from slotwise.scheduling.events import Drain, Join
 from slotwise.scheduling.situation import Situation
 
+HALF_LIFE = 86_400.0  # seconds; of the use of tenants, where nothing is known of service times
+
 
 @dataclass(frozen=True)
-class Change:
+class ClusterChange:
     """What would be different."""
 
     add: Mapping[str, int] = field(default_factory=dict)
@@ -26,18 +30,33 @@ class Change:
     options: Mapping[str, Any] = field(default_factory=dict)
     rate: Mapping[str, float] = field(default_factory=dict)
     """a factor for the arrivals of each type"""
+    share: Mapping[str, float] = field(default_factory=dict)
+    """the part of the cluster that each tenant is to have"""
 
     def __bool__(self) -> bool:
-        return bool(self.add or self.remove or self.drain or self.policy is not None or self.options or self.rate)
-
-
-def changed(situation: Situation, change: Change) -> Situation:
-    """Return the situation after the change; jobs that it starts at once run."""
-    _check(situation, change)
-    if change.policy is not None or change.options:
-        core = Scheduler.from_situation(
-            situation, policy=change.policy or situation.policy.name, **dict(change.options)
+        return bool(
+            self.add
+            or self.remove
+            or self.drain
+            or self.policy is not None
+            or self.options
+            or self.rate
+            or self.share
         )
+
+
+def changed(situation: Situation, change: ClusterChange, half_life: float = HALF_LIFE) -> Situation:
+    """Return the situation after the change; jobs that it starts at once run. `half_life` is that of new shares, where there are none yet."""
+    _check(situation, change)
+    policy = (change.policy or situation.policy.name) if change.policy is not None or change.options else None
+    if change.share:
+        shares = shares_after(situation.shares, change.share, half_life)
+        types = [*situation.types, *own_types(situation, change)]
+        core = Scheduler.from_situation(
+            situation, types=types, policy=policy, shares=shares, takes_over=True, **dict(change.options)
+        )
+    elif policy is not None:
+        core = Scheduler.from_situation(situation, policy=policy, **dict(change.options))
     else:
         core = Scheduler.from_situation(situation)
     now = situation.now
@@ -49,7 +68,52 @@ def changed(situation: Situation, change: Change) -> Situation:
     return core.situation()
 
 
-def _check(situation: Situation, change: Change) -> None:
+def shares_after(before: Shares | None, parts: Mapping[str, float], half_life: float) -> Shares:
+    """Return the shares with which these tenants have these parts of the cluster while all tenants have waiting jobs. All other shares keep their relations.
+
+    A tenant of a group leaves it, because its part is one of the whole cluster.
+
+    >>> after = shares_after(None, {"physics": 0.5, "web": 0.25}, 3600.0)
+    >>> [(one.name, one.share) for one in after.tenants], after.others
+    ([('physics', 2.0), ('web', 1.0)], 1.0)
+    """
+    known = before if before is not None else Shares(half_life=half_life)
+    kept = tuple(one for one in known.tenants if one.name not in parts)
+    groups = tuple(one for one in known.groups if any(tenant.group == one.name for tenant in kept))
+    rest = sum(one.share for one in groups) + sum(one.share for one in kept if one.group is None)
+    rest += 0.0 if OTHERS in parts else known.others
+    left = 1.0 - sum(parts.values())
+    if left <= 1e-9 and rest > 0:
+        raise InputError(
+            f"parts add up to {sum(parts.values()):g}", where="share", remedy="leave a part for all other tenants"
+        )
+    whole = rest / left if rest > 0 else 1.0
+    return known.model_copy(
+        update={
+            "tenants": (
+                *kept,
+                *(Tenant(name=name, share=part * whole) for name, part in parts.items() if name != OTHERS),
+            ),
+            "groups": groups,
+            "others": parts[OTHERS] * whole if OTHERS in parts else known.others,
+        }
+    )
+
+
+def own_types(situation: Situation, change: ClusterChange) -> list[JobType]:
+    """Return the types of tenants that get a share and had none: types of other jobs are charged to all other tenants, as in the service."""
+    listed = [] if situation.shares is None else situation.shares.names
+    taken = {one.name for one in situation.types}
+    return [
+        one.model_copy(update={"name": f"{tenant}/{one.name}", "tenant": tenant})
+        for tenant in change.share
+        if tenant != OTHERS and tenant not in listed
+        for one in situation.types
+        if one.tenant is None and f"{tenant}/{one.name}" not in taken
+    ]
+
+
+def _check(situation: Situation, change: ClusterChange) -> None:
     classes = [one.name for one in situation.classes]
     for where, names in (("add", change.add), ("remove", change.remove)):
         for name, count in names.items():
@@ -77,6 +141,11 @@ def _check(situation: Situation, change: Change) -> None:
             raise InputError(f"no type is called {name!r}", where="rate", remedy=f"there are: {', '.join(types)}")
         if not 0 <= factor < 1000:
             raise InputError(f"is {factor:g} for {name}", where="rate", remedy="give a factor such as 1.5")
+    for name, part in change.share.items():
+        if not 0 < part < 1:
+            raise InputError(
+                f"is {part:g} for {name}", where="share", remedy="give a part of the cluster such as 0.5"
+            )
 
 
 def _free_name(situation: Situation, name: str, n: int) -> str:
@@ -87,7 +156,7 @@ def _free_name(situation: Situation, name: str, n: int) -> str:
     return found
 
 
-def _fewest_jobs(situation: Situation, change: Change) -> list[Any]:
+def _fewest_jobs(situation: Situation, change: ClusterChange) -> list[Any]:
     """Return the servers that `remove` means."""
     table = situation.servers
     jobs = [0] * len(table.name)

@@ -1,35 +1,56 @@
-"""Quantiles of runs ahead, corrected online so that they hold as often as they say.
+"""Quantiles of runs ahead, mixed with recent waits and with outcomes of similar forecasts, and corrected online so that they hold as often as they say.
 
-Runs know nothing of what is wrong with their own assumptions, so a quantile at level tau is read at another level, sigma(logit(tau) + d). The shift d is the sum of one
-number for all forecasts, one for the type and one for the length of the forecast wait. After each outcome every one of the three moves by a step against the
-error: up if the start came later than the quantile, down otherwise, in proportion to tau. The average error of each group then tends to 0, whatever the data
-(adaptive conformal inference, Gibbs and Candes 2021, in the form of gradient equilibrium, for several groups at once): 80 % intervals hold about 80 %
-overall, by type and by length of wait.
+Where the future depends on arrivals more than on the jobs that are there, recent waits are as good as the runs. The mean of several sources is then better than each.
+The weights are those with the smallest pinball loss so far. Outcomes of the same type and of the same length of the forecast wait count most.
 
-Whether a start comes later than a quantile is known as soon as that time has passed: a job that still waits teaches before it starts.
+Runs know nothing of what is wrong with their own assumptions. So each past forecast yields the level of its runs at
+which the job started (the probability integral transform, here as a logit). If the runs were right, these levels would
+be uniform. The corrected quantile at level tau is read at the tau-quantile of the past levels, which mends all
+quantiles at the same time: runs that are too narrow, too wide, too early or too late.
+
+Recent outcomes count more, and so do outcomes of the same type and of the same length of the forecast wait. A job that still waits is a censored level: it starts
+later than at the level that its wait has reached so far. The quantile is that of the Kaplan-Meier estimate, so that long waits
+are not forgotten because their outcome comes late. Forecasts enter by when they were made, never by when their outcome was known.
+Before there are outcomes, a prior stands for them: uniform levels, as if the runs were right.
+
+Outcomes of one backlog are alike, and they come late. So the levels of the past alone would hold too seldom where the load changes. The ends of the
+intervals are moved outwards by a small step for each miss, and inwards for each hit (adaptive conformal inference, Gibbs and Candès 2021).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from slotwise.foresee.history import F8
+from slotwise.foresee.history import F8, I8
 
+Flags = NDArray[np.bool_]
 LEVELS = (0.1, 0.5, 0.9)
 BANDS = (60.0, 600.0, 3600.0, 4 * 3600.0, 24 * 3600.0)  # seconds; lengths of the forecast wait, by its median
-# In logits: a step is FIRST_STEP / sqrt(outcomes of the group), at least LEAST_STEP. Tuned on three logs (docs/research/forecasts.md).
-FIRST_STEP, LEAST_STEP = 0.6, 0.3
-FIRST_SHIFT = 0.35  # logits by which intervals are wider from the start: runs do not know how wrong the history is about the future
-MOST_SHIFT = 6.0  # logits
+# Forecasts after which an outcome counts half, for each quantile: those of the tails need more outcomes than the median. With 200 for all of them,
+# fewer intervals held on ceritsc2013, and with 1,000 the loss was higher on nasa (docs/research/forecasts.md).
+HALVES = (3000.0, 200.0, 3000.0)
+UNLIKE = 0.5  # weight of an outcome of another type, and of another band
+UNLIKE_LOSS = 0.2  # likewise, for the choice of the weight of runs
+PRIOR_WEIGHT = 20.0  # outcomes that the prior stands for
+PRIOR_POINTS = 60
 SMALLEST = 1.0  # seconds; waits are compared as log(wait + SMALLEST)
+REACH = 28 * 86_400.0  # seconds; where runs are mixed with recent waits, a later start counts as this one
+SOURCES = 3  # runs ahead, recent waits (`recent`), similar forecasts (`forest`)
+# Weights of the sources in the mean of their log-waits. The first holds where only runs are known, FIRST before there are FEWEST outcomes.
+PARTS = 4
+WEIGHTS = np.array([
+    (PARTS - waits - alike, waits, alike) for waits in range(PARTS + 1) for alike in range(PARTS + 1 - waits)
+]) / PARTS  # fmt: skip
+FIRST, FEWEST = (0.75, 0.25, 0.0), 20.0
+LOSS_HALF = 300.0  # forecasts after which a loss counts half; with 2,000 the loss on kth-0.8 was 9 % higher
+LARGEST = 1e9  # seconds; stands for a start that is later than the runs went
 LEAST_SLOPE = 0.15  # of the tails beyond all runs, in log-seconds per logit
-
-Key = tuple[str, str]
-ALL: Key = ("all", "")
+# Logits at which the runs of a forecast are kept. Levels beyond 12 are not told apart; runs a third as wide as they should be need 8.
+GRID = np.array([-12.0, -8.0, -6.0, *np.arange(-5.0, 5.25, 0.5), 6.0, 8.0, 12.0])
 
 
 def band_of(wait: float) -> int:
@@ -37,52 +58,157 @@ def band_of(wait: float) -> int:
     return sum(wait >= edge for edge in BANDS)
 
 
-def keys_of(job_type: str, wait: float) -> tuple[Key, Key, Key]:
-    """Return the groups of a forecast: all, its type, the band of its median."""
-    return ALL, ("type", job_type), ("wait", str(band_of(wait)))
+def bands_of(waits: F8) -> I8:
+    """Return the number of the band of each forecast wait."""
+    return np.asarray(np.searchsorted(np.array(BANDS), waits, side="right"), np.int64)
+
+
+def curves_of(starts: F8) -> F8:
+    """Return log-waits at the levels of GRID, (jobs, levels), of runs (runs, jobs) in any order."""
+    ordered = np.sort(starts, axis=0)
+    found = np.stack([read(ordered, np.full(starts.shape[1], logit)) for logit in GRID], axis=1)
+    return np.asarray(np.log(np.minimum(np.maximum.accumulate(found, axis=1), LARGEST) + SMALLEST))
+
+
+def levels_of(curves: F8, waits: F8) -> F8:
+    """Return at which level, as a logit, of its curve each wait lies; the middle of the levels where a curve is flat."""
+    y = np.log(np.minimum(np.maximum(waits, 0.0), LARGEST) + SMALLEST)[:, None]
+    last = len(GRID) - 1
+    rows = np.arange(len(curves))
+    below = np.sum(curves < y, axis=1)
+    above = last - np.sum(curves > y, axis=1)
+    low, high = np.clip(below - 1, 0, last - 1), np.clip(below, 1, last)
+    gap = curves[rows, high] - curves[rows, low]
+    part = np.where(gap > 0, (y[:, 0] - curves[rows, low]) / np.where(gap > 0, gap, 1.0), 0.0)
+    between = GRID[low] + np.clip(part, 0.0, 1.0) * (GRID[high] - GRID[low])
+    flat = 0.5 * (GRID[np.clip(below, 0, last)] + GRID[np.clip(above, 0, last)])
+    return np.asarray(np.where(above > below, flat, between))
+
+
+def levels_at(sources: F8, waits: F8) -> F8:
+    """Return at which level each wait lies, (jobs, weights), of each blend of the sources."""
+    return np.stack([levels_of(blend(sources, at), waits) for at in range(len(WEIGHTS))], axis=1)
+
+
+def losses_of(sources: F8, waits: F8) -> F8:
+    """Return the pinball loss in seconds, (jobs, weights), that each blend would have had, without correction."""
+    logits = np.array([_logit(tau) for tau in LEVELS])
+    actual, tau = np.clip(waits, 0.0, REACH)[:, None], np.array(LEVELS)
+    found = []
+    for at in range(len(WEIGHTS)):
+        gap = actual - np.minimum(_at(blend(sources, at), logits), REACH)
+        found.append(np.maximum(tau * gap, (tau - 1.0) * gap).mean(axis=1))
+    return np.stack(found, axis=1)
+
+
+def blend(sources: F8, at: int) -> F8:
+    """Return the curves, (jobs, levels), of the weights with this number, of those sources that are known: of runs alone where no other is."""
+    runs = sources[:, 0]
+    if at == 0:
+        return runs
+    known = ~np.isnan(sources[:, :, 0])
+    weight = np.where(known, WEIGHTS[at], 0.0)
+    total = weight.sum(axis=1)
+    others = weight[:, 1:].sum(axis=1) > 0
+    bounded = np.minimum(np.nan_to_num(sources, nan=0.0, posinf=math.log(LARGEST)), math.log(REACH))
+    mixed = np.einsum("js,jsl->jl", weight, bounded) / np.maximum(total, 1e-9)[:, None]
+    return np.asarray(np.where(others[:, None], mixed, runs))
+
+
+def sources_of(starts: F8, waits: F8 | None = None, alike: F8 | None = None) -> F8:
+    """Return the curves of runs (runs, jobs), of recent waits and of similar forecasts (jobs, levels) side by side, (jobs, SOURCES, levels)."""
+    runs = curves_of(starts)
+    none = np.full_like(runs, np.nan)
+    return np.stack([runs, none if waits is None else waits, none if alike is None else alike], axis=1)
 
 
 class Correction:
-    """What was learnt of the errors."""
+    """Weights of the sources, and levels at which their blend is read, learnt from outcomes."""
 
-    def __init__(self) -> None:
-        self._shift: dict[Key, list[float]] = {
-            ALL: [FIRST_SHIFT * (level > 0.5) - FIRST_SHIFT * (level < 0.5) for level in LEVELS]
-        }
-        self._seen: dict[Key, list[int]] = {}
+    def __init__(
+        self,
+        levels: F8,
+        losses: F8,
+        censored: Flags,
+        kind: Sequence[str],
+        band: I8,
+        shifts: tuple[float, float] = (0.0, 0.0),
+    ) -> None:
+        """Outcomes in the order in which their forecasts were made. `levels`: logits, (forecasts, weights); `losses` likewise; `censored`: the job still waits.
+        `shifts`: logits by which intervals are made wider, at their early and at their late end."""
+        n = len(levels)
+        prior = (np.arange(PRIOR_POINTS) + 0.5) / PRIOR_POINTS
+        uniform = np.log(prior / (1.0 - prior))[:, None]
+        self._levels = np.concatenate([levels, np.broadcast_to(uniform, (PRIOR_POINTS, len(WEIGHTS)))])
+        self._losses, self._known = losses, ~censored
+        self._censored = np.concatenate([censored, np.zeros(PRIOR_POINTS, np.bool_)])
+        self._age, self._shifts = n - 1.0 - np.arange(n), np.array([-shifts[0], 0.0, shifts[1]])
+        self._kinds = {name: at for at, name in enumerate(dict.fromkeys(kind))}
+        self._kind, self._band = (
+            np.array([self._kinds[name] for name in kind], np.int64),
+            np.asarray(band, np.int64),
+        )
+        self._found: dict[tuple[str, int, int], tuple[int, F8]] = {}
 
-    def quantiles(self, starts: F8, keys: Sequence[Sequence[Key]]) -> F8:
-        """Return the corrected quantiles, (levels, jobs), of runs (runs, jobs) in any order; infinite starts are later than the runs went."""
-        shifts = np.array(
-            [[sum(self._shift[key][at] for key in own if key in self._shift) for own in keys] for at in range(len(LEVELS))]
-        ).reshape(len(LEVELS), starts.shape[1])  # fmt: skip
-        logits = np.array([_logit(level) for level in LEVELS])[:, None] + np.clip(shifts, -MOST_SHIFT, MOST_SHIFT)
-        found = np.stack([read(np.sort(starts, axis=0), row) for row in logits])
-        return np.maximum.accumulate(found, axis=0)
+    def quantiles(self, sources: F8, kinds: Sequence[str], medians: F8) -> F8:
+        """Return the corrected quantiles, (levels, jobs), of sources. `medians` are those of the runs, which name the group."""
+        bands, known = bands_of(medians), ~np.isnan(sources[:, 1:, 0]) @ np.array([1, 2])
+        groups: dict[tuple[str, int, int], list[int]] = {}
+        for at, key in enumerate(zip(kinds, bands.tolist(), known.tolist(), strict=True)):
+            groups.setdefault(key, []).append(at)
+        found = np.empty((len(LEVELS), len(sources)))
+        for key, rows in groups.items():
+            weight, logits = self.reading(*key)
+            found[:, rows] = _at(blend(sources[rows], weight), logits).T
+        return np.asarray(np.maximum.accumulate(found, axis=0))
 
-    def learn(self, level: int, keys: Sequence[Key], later: bool) -> None:
-        """Take in whether a start came later than the quantile at LEVELS[level]."""
-        error = (0.0 if later else 1.0) - LEVELS[level]
-        for key in keys:
-            seen = self._seen.setdefault(key, [0] * len(LEVELS))
-            shift = self._shift.setdefault(key, [0.0] * len(LEVELS))
-            seen[level] += 1
-            shift[level] -= max(LEAST_STEP, FIRST_STEP / math.sqrt(seen[level])) * error / len(keys)
+    def reading(self, kind: str, band: int, known: int = 1) -> tuple[int, F8]:
+        """Return the number of the weights for such forecasts, and the logits at which to read each quantile.
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return all of it as plain data."""
-        return {
-            "shift": [[*key, *shift] for key, shift in self._shift.items()],
-            "seen": [[*key, *seen] for key, seen in self._seen.items()],
-        }
+        `known`: 1 if recent waits are known, 2 if similar forecasts are, 3 if both are."""
+        key = (kind, band, known)
+        if key not in self._found:
+            others = (self._kind != self._kinds.get(kind, -1)).astype(int) + (self._band != band)
+            weight = self._weight(UNLIKE_LOSS**others, known)
+            level = self._levels[:, weight]
+            order = np.lexsort((self._censored, level))
+            prior = np.full(PRIOR_POINTS, PRIOR_WEIGHT / PRIOR_POINTS)
+            logits = np.empty(len(LEVELS))
+            for half in set(HALVES):
+                share = np.concatenate([UNLIKE**others * 0.5 ** (self._age / half), prior])[order]
+                mine = np.array(HALVES) == half
+                logits[mine] = _quantiles(level[order], self._censored[order], share)[mine]
+            self._found[key] = (weight, np.maximum.accumulate(logits + self._shifts))
+        return self._found[key]
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Correction:
-        """Read what `to_dict` made."""
-        made = cls()
-        made._shift = {(row[0], row[1]): list(map(float, row[2:])) for row in values.get("shift", ())}
-        made._seen = {(row[0], row[1]): list(map(int, row[2:])) for row in values.get("seen", ())}
-        return made
+    def _weight(self, alike: F8, known: int) -> int:
+        """Return the number of the weights with the smallest loss so far, among those of sources that are known."""
+        there = np.array([True, bool(known & 1), bool(known & 2)])
+        possible = np.flatnonzero(~(WEIGHTS[:, ~there] > 0).any(axis=1))
+        share = (0.5 ** (self._age / LOSS_HALF) * alike)[self._known]
+        if share.sum() < FEWEST:
+            return int(np.argmin(np.abs(WEIGHTS - FIRST).sum(axis=1))) if known & 1 else 0
+        return int(possible[np.argmin((share @ self._losses[self._known])[possible])])
+
+
+def _at(curves: F8, logits: F8) -> F8:
+    """Read curves at logits: seconds, (jobs, logits); infinite beside a level that the runs did not reach."""
+    low = np.clip(np.searchsorted(GRID, logits, side="right") - 1, 0, len(GRID) - 2)
+    part = np.clip((logits - GRID[low]) / (GRID[low + 1] - GRID[low]), 0.0, 1.0)
+    value = curves[:, low] * (1.0 - part) + curves[:, low + 1] * part
+    beyond = np.where(part > 0, curves[:, low + 1], curves[:, low]) >= math.log(LARGEST)
+    return np.asarray(np.where(beyond, np.inf, np.maximum(np.exp(value) - SMALLEST, 0.0)))
+
+
+def _quantiles(level: F8, censored: Flags, weight: F8) -> F8:
+    """Return the quantiles at LEVELS of the Kaplan-Meier estimate of ordered, weighted levels."""
+    at_risk = np.cumsum(weight[::-1])[::-1]
+    stay = np.where(censored, 1.0, 1.0 - np.minimum(weight / np.maximum(at_risk, 1e-300), 1.0))
+    reached = 1.0 - np.cumprod(stay)
+    exact = ~censored
+    reached = reached[exact]
+    middle = reached - 0.5 * np.diff(reached, prepend=0.0)
+    return np.asarray(np.interp(LEVELS, middle, level[exact]))
 
 
 def read(ordered: F8, logit: F8) -> F8:

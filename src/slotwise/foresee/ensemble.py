@@ -16,7 +16,7 @@ from slotwise.foresee.services import ServiceTimes
 from slotwise.scheduling.situation import Situation
 from slotwise.simulation.run.forward import Coming, Course, Forward
 
-RUNS = 32
+RUNS = 32  # runs ahead; their quantiles move by about 1 / RUNS
 FAR = 28 * DAY  # seconds; a start later than this is given as "later"
 # A run ends once so many jobs have come: with a queue that only grows, the last job of now would be waited for without end.
 ARRIVALS_PER_JOB, MORE_ARRIVALS = 4, 5_000
@@ -64,6 +64,7 @@ class Outlook:
         place = {name: at for at, name in enumerate(self.history.types)}
         own_type = np.array([place.get(name, len(place) + at) for at, name in enumerate(names)], np.int64)
         self.type = np.array([*waiting.type, *running.type], np.int64)
+        self.history_type = own_type[self.type]
         self.owner = np.array([(owners or {}).get(job, -1) for job in self.jobs], np.int64)
         told = [
             *(waiting.duration or [None] * self.n_waiting),
@@ -74,7 +75,8 @@ class Outlook:
             [_or_nan(known.get(job, expected)) for job, expected in zip(self.jobs, told, strict=True)]
         )
         self.age = np.concatenate([np.zeros(self.n_waiting), situation.now - np.array(running.started)])
-        self.pools = self.services.pools_of(self.owner, own_type[self.type], self.limit)
+        own = (self.owner, self.history_type, self.limit, np.array([*waiting.submitted, *running.submitted]))
+        self.pools, self.batch = self.services.pools_of(*own), self.services.batches_of(*own)
         self._type_of_row = self.history.types_as(names)
         self._demand = _units(self.history, situation)
         self._true: F8 | None = None
@@ -87,7 +89,7 @@ class Outlook:
         """Draw how long each job of the situation takes in all."""
         if self._true is not None:
             return self._true
-        return self.services.draw(self.pools, self.age, self.limit, rng)
+        return self.services.draw(self.pools, self.age, self.limit, rng, self.batch)
 
     def coming(
         self, horizon: float, rng: np.random.Generator, rate: F8 | None = None, most: float = np.inf

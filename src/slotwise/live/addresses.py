@@ -6,12 +6,13 @@ Standard library only: every command of the client imports this module.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from slotwise.errors import InputError
-from slotwise.live.unix_sockets import SYSTEM
+from slotwise.live.unix_sockets import SYSTEM, is_confined
 
 DEFAULT = "http://127.0.0.1:8700"
 SCHEMES = ("http://", "https://", "unix:///")
@@ -91,7 +92,7 @@ def find_address(server: str | None = None, token: str | None = None, profile: s
             (path for path in (socket_file("127.0.0.1", 8700), SYSTEM) if token is None and path.is_socket()), None
         )
         if found is not None:
-            return Address(f"unix://{quote(str(found))}", None)
+            return at_socket(found, token_file("127.0.0.1", 8700))
         url = DEFAULT
     if not url.startswith(SCHEMES):
         raise InputError(f"{url!r} is no address", where="--server", remedy=f"write it like {DEFAULT}")
@@ -106,7 +107,7 @@ def find_address(server: str | None = None, token: str | None = None, profile: s
         ) from None
     if token is None and is_here(host):
         if parts.scheme == "http" and socket_file(host, port).is_socket():
-            return Address(f"unix://{quote(str(socket_file(host, port)))}", None)
+            return at_socket(socket_file(host, port), token_file(host, port))
         try:
             token = token_file(host, port).read_text().strip()
         except OSError:
@@ -118,6 +119,15 @@ def find_address(server: str | None = None, token: str | None = None, profile: s
             remedy="use https://, or a tunnel (ssh -L)",
         )
     return Address(url, token)
+
+
+def at_socket(path: Path, token: Path) -> Address:
+    """Return the address of a service's socket. A process that may be a confined job is not known by its user there, and shows a token if it can."""
+    secret = None
+    if path != SYSTEM and is_confined():
+        with suppress(OSError):
+            secret = token.read_text().strip()
+    return Address(f"unix://{quote(str(path))}", secret)
 
 
 def is_here(host: str) -> bool:

@@ -7,6 +7,7 @@
 | servers | a server is down |
 | starvation | the oldest waiting job of a type has waited `OVERDUE` times the mean time in the system, and at least a minute |
 | overload | the observed load is outside the capacity region of the servers that are up: no policy can carry it |
+| hooks | an event could not be delivered to a hook |
 | forecast | forecasts miss: their 80 % intervals hold much more or less than 80 % of the starts |
 """
 
@@ -20,8 +21,8 @@ from typing import Any
 
 from slotwise.errors import SlotwiseError
 from slotwise.live.board import STATUSES, Board
-from slotwise.live.ledger import AWAY, UP
 from slotwise.live.observed import Load, observe
+from slotwise.live.server_books import AWAY, UP
 from slotwise.live.service import Service
 
 log = logging.getLogger(__name__)
@@ -72,6 +73,9 @@ class Alarms:
         overdue = self._overdue(board)
         if overdue:
             found.append(("starvation", f"jobs of {_some(overdue)} have waited far longer than usual"))
+        undelivered = self._service.hooks.troubles()
+        if undelivered:
+            found.append(("hooks", undelivered[0]))
         load = self._load
         if load is not None and load.outside:
             at = "" if load.intensity is None else f" (intensity {load.intensity:.2f})"

@@ -79,7 +79,7 @@ class AsyncClient:
         return await asyncio.to_thread(self._client.call, method, path, **options)
 
     async def submit(self, argv: Sequence[str], **options: Any) -> AsyncHandle:
-        """Submit a command; options are the keys of the API: needs, type, env, cwd, name, key, on_loss, array, ..."""
+        """Submit a command; options are the keys of the API: needs, type, env, cwd, name, key, on_loss, array, after, retry, ..."""
         return AsyncHandle(await asyncio.to_thread(self._client.submit, argv, **options))
 
     async def submit_many(self, jobs: Sequence[dict[str, Any]]) -> list[AsyncHandle]:

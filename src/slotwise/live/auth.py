@@ -18,12 +18,12 @@ from slotwise.live.addresses import token_file
 from slotwise.live.store.protocol import Store
 from slotwise.live.store.records import Token
 
+# Each role may do what the roles before it may do.
 ROLES = ("read", "submit", "operate")
-"""each may do what those before it may"""
+# The tenant of tokens that see all jobs.
 EVERYONE = "*"
-"""the tenant of tokens that see all jobs"""
+# Prefix of the identity of a caller through the Unix socket; the number of the user follows.
 PEER = "uid:"
-"""what stands before the number of a user instead of a token's identity, for callers through the Unix socket"""
 
 
 class Caller(NamedTuple):
@@ -101,7 +101,7 @@ class Guard:
         self._tokens = {token.id: token for token in self.store.tokens()}
 
     def caller(self, header: str | None) -> Caller | None:
-        """Whose `Authorization: Bearer ...` this is; None: nobody's."""
+        """Return the caller of an `Authorization: Bearer ...` header, or None if the token is not valid."""
         scheme, _, given = (header or "").partition(" ")
         parts = given.strip().split("_", 2)
         if scheme.lower() != "bearer" or len(parts) != 3 or parts[0] != "sw":
@@ -145,7 +145,8 @@ class Guard:
 
 
 def keep_own_token(guard: Guard, host: str, port: int) -> Path:
-    """A token for whoever started the service, in a file that only this user can read; the one that is there, if it still holds."""
+    """Return the file with the operator token of the user who started the service, which only this user can read. Reuse
+    the token in the file if it is still valid."""
     path = token_file(host, port)
     try:
         known = guard.caller(f"Bearer {path.read_text().strip()}")

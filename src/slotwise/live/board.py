@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slotwise.live.ledger import AWAY, DRAINING, UP, Ledger
+from slotwise.live.ledger import Ledger
+from slotwise.live.server_books import AWAY, DRAINING, UP
 from slotwise.live.store.records import Server
 from slotwise.scheduling.occupancy import Snapshot, oldest
 
@@ -20,7 +21,7 @@ STATUSES = (UP, TURNING, DRAINING, AWAY)
 DIGITS = 6  # significant digits of amounts: more would not be seen
 
 
-class Copy(NamedTuple):
+class BoardCopy(NamedTuple):
     """What the loop thread gives away."""
 
     seq: int
@@ -113,10 +114,10 @@ class Board(NamedTuple):
         return delta
 
 
-def copy(ledger: Ledger, now: float) -> Copy:
+def copy(ledger: Ledger, now: float) -> BoardCopy:
     """Copy what a board is made of; in the loop thread, which owns it."""
     core = ledger.core
-    return Copy(
+    return BoardCopy(
         ledger.seq, now, tuple(ledger.servers.values()), Snapshot.of(core), core.waiting, oldest(core),
         len(ledger.live), ledger.fault, core.policy.label, tuple(core.cluster.resources),
         [{"name": one.name, "demand": [float(x) for x in one.demand]} for one in core.types],

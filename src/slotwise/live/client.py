@@ -16,14 +16,15 @@ from urllib.parse import quote, unquote
 
 from slotwise.errors import InputError
 from slotwise.live.addresses import find_address
+from slotwise.live.after import after_of
 from slotwise.live.transport import Answer, ServiceError, Transport
 
 ENDED = ("done", "failed", "cancelled", "lost")
+# Seconds that a caller that waits for jobs goes on waiting for a service that is away.
 PATIENCE = 600.0
-"""whoever waits for jobs bears a service that is away for so many seconds"""
-PAGE = 1000
+PAGE = 1000  # jobs in one request
+# Jobs in one request for their states.
 PIECE = 500
-"""jobs that are asked after at once"""
 
 
 class Job(NamedTuple):
@@ -45,6 +46,8 @@ class Job(NamedTuple):
     array: int | None
     array_index: int | None
     key: str | None
+    retries: int
+    due: float | None
 
     @property
     def has_ended(self) -> bool:
@@ -69,7 +72,37 @@ def submission(argv: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
     for name in ("cwd", "stdin", "stdout", "stderr"):
         if name in given:
             given[name] = os.path.abspath(given[name])
+    if "after" in given:
+        given["after"] = dependencies(given["after"])
     return {"argv": list(argv), **given}
+
+
+def dependencies(after: Any) -> dict[str, list[Any]]:
+    """Return dependencies as the API takes them, from jobs, numbers, texts such as "any:7", lists of these, or a mapping from kinds to lists."""
+    if isinstance(after, Mapping):
+        return {kind: [number_of(one) for one in listed(some)] for kind, some in after.items()}
+    found: dict[str, list[Any]] = {}
+    for one in listed(after):
+        if isinstance(one, str):
+            try:
+                read = after_of([one])
+            except ValueError as error:
+                raise InputError(f"{one!r} {error}", where="after") from None
+        else:
+            read = {"ok": [number_of(one)]}
+        for kind, ids in read.items():
+            found.setdefault(kind, []).extend(ids)
+    return found
+
+
+def listed(some: Any) -> list[Any]:
+    """Return a list as it is, and anything else as a list with one item."""
+    return list(some) if isinstance(some, list | tuple | set) else [some]
+
+
+def number_of(job: Any) -> Any:
+    """Return the number of a handle; numbers and texts are returned as they are."""
+    return getattr(job, "id", job)
 
 
 def place_of(what: int | str) -> str:
@@ -96,7 +129,8 @@ def next_page(asked: dict[str, Any], page: dict[str, Any], limit: int | None) ->
 class Rhythm:
     """How often to ask: soon after something has happened, then less and less often, until the timeout."""
 
-    def __init__(self, timeout: float | None) -> None:
+    def __init__(self, timeout: float | None, patience: float | None = None) -> None:
+        self._patience = PATIENCE if patience is None else patience
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._pause = 0.02
         self._away: float | None = None
@@ -110,7 +144,7 @@ class Rhythm:
         """Raise the error unless the service may come back soon; return whether it has just gone."""
         now, first = time.monotonic(), self._away is None
         self._away = self._away or now
-        if not error.passing or now - self._away > PATIENCE:
+        if not error.passing or now - self._away > self._patience:
             raise error
         return first
 
@@ -195,7 +229,7 @@ class Client:
         return self._http.call(method, path, params=params, json=json)
 
     def submit(self, argv: Sequence[str], **options: Any) -> Handle:
-        """Submit a command; options are the keys of the API: needs, type, env, cwd, name, key, on_loss, array, ..."""
+        """Submit a command; options are the keys of the API: needs, type, env, cwd, name, key, on_loss, array, after, retry, ..."""
         return Handle(self, self.call("POST", "/v1/jobs", json=submission(argv, options)).json()["id"])
 
     def submit_many(self, jobs: Sequence[dict[str, Any]]) -> list[Handle]:
@@ -248,6 +282,7 @@ class Client:
         `on_state` is called with the state and the server of the job, `on_away` when the service stops answering.
         """
         offset, heard, rhythm = 0, False, Rhythm(None)
+        newest = attempt is None
         while True:
             try:
                 answer = self.call(
@@ -264,9 +299,14 @@ class Client:
             rhythm.answered()
             if on_state is not None:
                 on_state(answer.headers["x-state"], unquote(answer.headers.get("x-server", "")) or None)
+            last = int(answer.headers.get("x-attempt", 0))
             if answer.content:
                 yield answer.content
                 offset = int(answer.headers["x-next-offset"])
+            elif (
+                newest and follow and last > (attempt or 0)
+            ):  # the job is executed again: go on with the next attempt
+                offset, attempt = (0 if attempt else offset), last
             elif not follow or answer.headers["x-state"] in ENDED:
                 return
             else:
@@ -353,13 +393,3 @@ class Client:
                 if rhythm.bear(error) and on_away is not None:
                     on_away(error)
                 time.sleep(rhythm.pause(False))
-
-
-def events_in(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Server-sent events as mappings."""
-    seq = 0
-    for line in lines:
-        if line.startswith("id: "):
-            seq = int(line[4:])
-        elif line.startswith("data: "):
-            yield {"seq": seq, **json.loads(line[6:])}

@@ -9,8 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-CORRECTION = 0.1
-WORTH_A_WARNING = 1.0
+CORRECTION = 0.1  # share of the passed time by which the clock is corrected
 
 
 class Clock:

@@ -1,8 +1,9 @@
 """Demands of jobs that name no type: the amounts that the core charges, and the type that a job joins.
 
-A job is charged exactly what it requests. Its type only tells the policy which jobs are alike, so a type may be larger than a job, within a
-limit: a job joins a type only if the type covers the demand and is no larger than the type that would be made for this demand alone. So the
-type of a job does not depend on what other jobs requested before. How many types there may be, and when they go, is decided in `typebook`.
+A job is charged exactly what it requests. Its type only tells the policy which jobs are alike, so a type may be larger
+than a job, within a limit. A job joins a type only if the type covers the demand and is no larger than the type that
+would be made for this demand alone. So the type of a job does not depend on what other jobs requested before. How many
+types there may be, and when they go, is decided in `typebook`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ LEAST_SHARE = Decimal("0.001")
 MINOR_SHARE = Decimal(1) / 16
 
 
-class Fitting(NamedTuple):
+class FoundType(NamedTuple):
     """A type for a job; `made` says that the core does not have it yet."""
 
     type: JobType
@@ -99,7 +100,7 @@ def find_type(
     types: Sequence[JobType],
     *,
     wasteful: bool = False,
-) -> Fitting:
+) -> FoundType:
     """Return the type of least waste that covers a demand, or a new one.
 
     With `wasteful`, types of any size will do, and a new one is as large as a server, so that it covers later demands, too.
@@ -110,7 +111,7 @@ def find_type(
         server for server in cluster.servers if matches(wanted, server.labels) and covers(server.capacity, demand)
     ]
     if not holds:
-        shown = ", ".join(f"{name}={amount:g}" for name, amount in needs.items()) or "nothing special"
+        shown = ", ".join(f"{name}={amount:,.10g}" for name, amount in needs.items()) or "nothing special"
         raise InputError(
             f"no server can hold a job that needs {shown}" + (f" and requires {wanted}" if wanted else ""),
             where="needs",
@@ -125,8 +126,8 @@ def find_type(
         if covers(one.demand, demand) and (wasteful or covers(size, one.demand)) and same(one.requires, wanted)
     ]
     if covering:
-        return Fitting(min(covering, key=lambda one: waste(one.demand, demand, scale)), made=False)
-    return Fitting(named(size, wanted, cluster), made=True)
+        return FoundType(min(covering, key=lambda one: waste(one.demand, demand, scale)), made=False)
+    return FoundType(named(size, wanted, cluster), made=True)
 
 
 def size_for(demand: Demand, capacity: Sequence[Decimal]) -> Demand:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from slotwise.errors import SlotwiseError
 from slotwise.live.engines.protocol import ServerLost, Start
 from slotwise.live.engines.simulated import Durations, SimulatedEngine
-from slotwise.live.ledger import NewJob
+from slotwise.live.newjob import NewJob
 from slotwise.live.restart import Setup
 from slotwise.live.service import Service
 from slotwise.live.settings import servers_of
@@ -30,7 +30,7 @@ from slotwise.model import Cluster, JobType, ServerClass
 
 log = logging.getLogger(__name__)
 Act = Callable[[], None]
-SEED = 1
+SEED = 1  # of the demo, which is the same each time
 DAY = 600.0  # units: a demo day is ten minutes, so that a visitor sees the load rise and fall
 BURST_EVERY, BURST_JOBS = 240.0, 24
 FAIL_EVERY, REPAIR_AFTER = 150.0, 45.0
@@ -48,7 +48,7 @@ CLUSTER = Cluster(
 )
 
 
-class Kind(NamedTuple):
+class DemoType(NamedTuple):
     """A type of jobs with how often they come, how long they take, and whose they are."""
 
     type: JobType
@@ -63,17 +63,17 @@ class Kind(NamedTuple):
 
 def _kind(
     name: str, demand: Sequence[str], rate: float, mean: float, spread: float, tenants: str, names: str
-) -> Kind:
+) -> DemoType:
     made = JobType(name=name, demand=tuple(demand))
-    return Kind(made, rate, mean, spread, tuple(tenants.split()), tuple(names.split()))
+    return DemoType(made, rate, mean, spread, tuple(tenants.split()), tuple(names.split()))
 
 
 KINDS = (
-    _kind("web", ("1", "2", "0"), 4.2, 40.0, 0.5, "shop shop search", "frontend checkout index-shard"),
-    _kind("batch", ("4", "8", "0"), 1.6, 75.0, 0.9, "physics search genomics", "simulate reduce align merge"),
-    _kind("memory", ("4", "96", "0"), 0.3, 110.0, 0.7, "genomics physics", "assemble pagerank"),
-    _kind("train", ("8", "48", "2"), 0.19, 120.0, 0.8, "search physics", "finetune train-encoder"),
-    _kind("large", ("32", "64", "0"), 0.11, 90.0, 0.5, "physics genomics", "lattice-qcd fold"),
+    _kind("web", ("1", "2", "0"), 4.6, 40.0, 0.5, "shop shop search", "frontend checkout index-shard"),
+    _kind("batch", ("4", "8", "0"), 1.75, 75.0, 0.9, "physics search genomics", "simulate reduce align merge"),
+    _kind("memory", ("4", "96", "0"), 0.33, 110.0, 0.7, "genomics physics", "assemble pagerank"),
+    _kind("train", ("8", "48", "2"), 0.205, 120.0, 0.8, "search physics", "finetune train-encoder"),
+    _kind("large", ("32", "64", "0"), 0.12, 90.0, 0.5, "physics genomics", "lattice-qcd fold"),
 )
 FAIL_SHARE = 0.04  # of jobs end with an exit code that is not 0
 
@@ -107,8 +107,9 @@ class DemoEngine(SimulatedEngine):
         """server and name of each running attempt"""
 
     def start(self, starts: Sequence[Start]) -> None:
-        for one in starts:
-            self._on[one.job, one.attempt] = one.server, str(next(iter(one.spec.get("argv") or ()), "job"))
+        with self._lock:
+            for one in starts:
+                self._on[one.job, one.attempt] = one.server, str(next(iter(one.spec.get("argv") or ()), "job"))
         super().start(starts)
 
     def settled(self, attempts: Sequence[tuple[int, int]]) -> None:
@@ -207,7 +208,7 @@ class Visitor(threading.Thread):
                 case "resume":
                     yield pause, partial(self._resume, name)
 
-    def _job(self, kind: Kind, name: str | None = None) -> NewJob:
+    def _job(self, kind: DemoType, name: str | None = None) -> NewJob:
         number, chance = next(self._numbers), self._chance
         called = f"{name or chance.choice(kind.names)}-{number}"
         code = 1 if chance.random() < FAIL_SHARE else 0
@@ -216,7 +217,7 @@ class Visitor(threading.Thread):
             body = body[:-1] + ',"exit_code":1}'
         return NewJob(chance.choice(kind.tenants), kind.type.name, {}, {}, called, body=body)
 
-    def _submit(self, kind: Kind, count: int = 1, name: str | None = None) -> None:
+    def _submit(self, kind: DemoType, count: int = 1, name: str | None = None) -> None:
         self._service.loop.submit([self._job(kind, name) for _ in range(count)])
 
     def _drain(self, server: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
@@ -19,8 +20,8 @@ from slotwise.scheduling import Scheduler
 from slotwise.scheduling.events import Placement
 from slotwise.scheduling.situation import Situation
 
+# Policy that is set for a moment, so that the real policy takes over instead of going on with its old memory.
 BRIDGE = "best-fit"
-"""the policy that holds the reins for a moment, so that the real one takes over instead of going on"""
 
 
 def go_on_from_facts(
@@ -47,8 +48,11 @@ def go_on_from_facts(
     except WRONG as error:
         raise damaged(seq, error) from None
     policy, options = situation.policy.name, situation.policy.options
-    bridge = Scheduler.from_situation(situation, policy=BRIDGE)
-    after = Scheduler.from_situation(bridge.situation(), policy=policy, **options)
+    bridge = Scheduler.from_situation(replace(situation, shares=None, use=None, used_until=None), policy=BRIDGE)
+    between = replace(
+        bridge.situation(), shares=situation.shares, use=situation.use, used_until=situation.used_until
+    )
+    after = Scheduler.from_situation(between, policy=policy, **options)
     return after, seq, (*bridge.opening.placements, *after.opening.placements)
 
 
@@ -106,6 +110,8 @@ class Books:
             ]
         if "duration" in row:
             new["duration"] = row["duration"]
+        if "attempts" in row:
+            new["attempts"] = row["attempts"]
         self._waiting.append(new)
 
     def _change(self, row: dict[str, Any]) -> None:

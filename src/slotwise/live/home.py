@@ -26,12 +26,12 @@ from slotwise.live.store.records import Identity
 
 log = logging.getLogger(__name__)
 MARK = "store.json"
-ENGINE_FILES = ("local", "slurm", "world")
+ENGINE_FILES = ("local", "slurm", "libvirt", "world")
+# Engines whose jobs are processes, or files, of the machine that the service runs on.
 ON_ONE_MACHINE = ("local", "simulated")
-"""engines whose jobs are processes, or files, of the machine that the service runs on"""
 
 
-class Mark(NamedTuple):
+class StoreMark(NamedTuple):
     """What a folder says of its store."""
 
     identity: str
@@ -94,7 +94,7 @@ class Home:
                 self.folder, left.url or "not known", aside,
             )  # fmt: skip
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_mark(self.folder, Mark(known.identity, self._store.url))
+        write_mark(self.folder, StoreMark(known.identity, self._store.url))
         self._store.set_home(json.dumps(this_machine()), str(self.folder))
 
     def check_claims(self, next_job: int) -> None:
@@ -107,7 +107,7 @@ class Home:
                 remedy="move the folder away; its claims and outputs are not those of the jobs that follow",
             )
 
-    def _check(self, known: Identity) -> Mark | None:
+    def _check(self, known: Identity) -> StoreMark | None:
         """Raise InputError if the folder is not this store's. Return the mark of a store that is gone, if its files are there."""
         mark = read_mark(self.folder)
         if mark is not None and mark.identity != known.identity:
@@ -117,7 +117,7 @@ class Home:
             self._check_elsewhere(known)
             has_files = any((self.folder / name).exists() for name in ENGINE_FILES)
             if has_files and not is_older_than_marks(self._store, known, self.folder):
-                return self._left_behind(Mark("", ""))
+                return self._left_behind(StoreMark("", ""))
         return None
 
     def _check_machine(self, known: Identity) -> None:
@@ -144,7 +144,7 @@ class Home:
                 remedy=f"use --folder {before}, or move that folder; for a copy of a store, use `slotwise backup` and `restore`",
             )
 
-    def _left_behind(self, mark: Mark) -> Mark:
+    def _left_behind(self, mark: StoreMark) -> StoreMark:
         """Return the mark if the folder can be put aside: its store is gone and none of its jobs runs."""
         remedy = "name another folder with --folder"
         if mark.identity and mark.url != self._store.url and not is_gone(mark):
@@ -162,7 +162,7 @@ class Home:
         return mark
 
 
-def is_gone(mark: Mark) -> bool:
+def is_gone(mark: StoreMark) -> bool:
     """Return whether the SQLite store that a mark names is not there any more; False if it cannot be known."""
     path = mark.url.removeprefix("sqlite:///")
     if path == mark.url:
@@ -174,11 +174,11 @@ def is_gone(mark: Mark) -> bool:
     return False
 
 
-def read_mark(folder: Path) -> Mark | None:
+def read_mark(folder: Path) -> StoreMark | None:
     """Return what a folder says of its store; None if it says nothing."""
     try:
         values = json.loads((folder / MARK).read_text("utf-8"))
-        return Mark(str(values["identity"]), str(values["store"]))
+        return StoreMark(str(values["identity"]), str(values["store"]))
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):
@@ -187,7 +187,7 @@ def read_mark(folder: Path) -> Mark | None:
         ) from None
 
 
-def write_mark(folder: Path, mark: Mark) -> None:
+def write_mark(folder: Path, mark: StoreMark) -> None:
     """Write the mark so that it is whole or not there."""
     unfinished = folder / f"{MARK}.{os.getpid()}"
     with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:

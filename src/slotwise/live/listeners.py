@@ -10,8 +10,8 @@ import sys
 
 LISTENING = "0A"
 TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
+# Environment variable that names another user whose service is trusted with tokens.
 VARIABLE = "SLOTWISE_SERVICE_USER"
-"""names the account of a service of another user that is trusted with tokens"""
 
 
 def listeners(port: int) -> set[int] | None:

@@ -6,12 +6,15 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 from slotwise.errors import InputError, SlotwiseError
 from slotwise.live import metrics
+from slotwise.live.bookkeeping import Effects
 from slotwise.live.clock import Clock
 from slotwise.live.engines.protocol import (
     Arrived,
@@ -31,11 +34,16 @@ from slotwise.live.engines.protocol import (
     Started,
     Withdrawn,
 )
+from slotwise.live.explaining import why_held
 from slotwise.live.inbox import Inbox, Request
-from slotwise.live.ledger import Effects, Ledger, NewJob, how_many
+from slotwise.live.kept import connect
+from slotwise.live.ledger import Ledger
+from slotwise.live.newjob import NewJob, how_many
+from slotwise.live.pieces import Growing, is_large
 from slotwise.live.redirect import redirected
+from slotwise.live.resolving import Resolver
 from slotwise.live.retention import Retention
-from slotwise.live.spec import MAX_ARRAY, plain
+from slotwise.live.spec import CONFINED, JOBS, MAX_ARRAY, plain
 from slotwise.live.store.protocol import Store
 from slotwise.live.store.records import (
     FencedError,
@@ -48,12 +56,12 @@ from slotwise.live.store.records import (
 from slotwise.scheduling.events import Placement
 
 log = logging.getLogger(__name__)
+# Items of one transaction.
 MOST_AT_ONCE = 2_000
-"""items of one transaction"""
-INBOX_LIMIT = 100_000
-RETRY_SECONDS = 0.5
+INBOX_LIMIT = 100_000  # items; beyond that requests are refused, so that memory stays bounded
+RETRY_SECONDS = 0.5  # until a failed commit is tried again
+# Seconds between two searches for types without jobs.
 LOOK_SECONDS = 3600.0
-"""how often types that nobody uses are looked for"""
 ANSWER_SECONDS = 5.0  # so long a request waits for a store that cannot be written before its caller is told
 NOT_NOW = "the store cannot be written"
 
@@ -72,7 +80,11 @@ class KeyConflictError(InputError):
 
 def content_of(name: str, body: str, count: int) -> tuple[str, dict[str, Any], int]:
     """Return what a key stands for. Who executes the job is not part of it: another token of the tenant may repeat a submission."""
-    return name, {key: value for key, value in plain(body).items() if key != "user"}, count
+    spec = plain(body)
+    count = spec.pop(JOBS, count)  # of a large array, there may be fewer in the store: see `pieces`
+    for key in ("user", CONFINED):
+        spec.pop(key, None)
+    return name, spec, count
 
 
 class Loop:
@@ -90,14 +102,18 @@ class Loop:
         on_commit: Callable[[int], None] | None = None,
     ) -> None:
         self.store, self.ledger, self.engine = store, ledger, engine
+        connect(ledger, store)
         self.clock = clock or Clock(not_before=ledger.core.now)
         self.retention = retention or Retention()
         self.inbox = Inbox(INBOX_LIMIT)
+        self._growing = Growing(self)
         self.on_commit = on_commit or (lambda seq: None)
         self.trouble: str | None = None
         """why the service is not ready; None: it is"""
         self.failure: Exception | None = None
         """why the loop has ended, if not because it was asked to"""
+        self._declined: dict[tuple[str, str], str] = {}
+        """why jobs that came from the engine were not taken, by tenant and key"""
         self._chance = random.Random(seed)
         self._items: Sequence[Request | Fact] = ()
         self._next_tick = float("inf")
@@ -129,31 +145,54 @@ class Loop:
 
     def submit(self, jobs: Sequence[NewJob]) -> Future[list[int]]:
         """Submit jobs; a job with a key that is known already is not submitted again, and its number is given."""
+        if len(jobs) == 1 and is_large(jobs[0].array, jobs[0].at_once):
+            return self._growing.submit(jobs[0], lambda ledger: self._known(ledger, jobs[0]))
 
         def act(ledger: Ledger, now: float) -> list[int]:
             if not any(job.key for job in jobs):
-                return ledger.submit(jobs, now)
+                return ledger.submit(self._resolve(ledger, jobs, {}), now)
             found = {self._key(job): self._by_key(ledger, job) for job in jobs if job.key is not None}
             first = {self._key(job): at for at, job in reversed(list(enumerate(jobs))) if job.key is not None}
             for job in jobs:
                 if job.key is not None:
                     self._check_content(ledger, job, found[self._key(job)], jobs[first[self._key(job)]])
-            fresh = [
-                job for at, job in enumerate(jobs)
-                if job.key is None or (found[self._key(job)] is None and first[self._key(job)] == at)
-            ]  # fmt: skip
-            made = iter(ledger.submit(fresh, now))
+            known = {
+                at: found[self._key(job)] for at, job in enumerate(jobs)
+                if job.key is not None and (found[self._key(job)] is not None or first[self._key(job)] != at)
+            }  # fmt: skip
+            made = iter(ledger.submit(self._resolve(ledger, jobs, known), now))
             numbers: list[int] = []
-            for job in jobs:
-                known = found[self._key(job)] if job.key is not None else None
-                if known is None:
-                    known = [next(made) for _ in range(len(job.array or [0]))]
+            for at, job in enumerate(jobs):
+                mine = known.get(at, ())
+                if mine is None:  # the same key stands earlier in this request
+                    mine = found[self._key(job)]
+                elif at not in known:
+                    mine = [next(made) for _ in range(len(job.array or [0]))]
                     if job.key is not None:
-                        found[self._key(job)] = known
-                numbers += known
+                        found[self._key(job)] = mine
+                numbers += mine or ()
             return numbers
 
         return self.ask(act, how_many(jobs))
+
+    def _known(self, ledger: Ledger, job: NewJob) -> int | None:
+        """Return the first job that was submitted with the key of a large array; refuse a key of other content."""
+        if job.key is None:
+            return None
+        found = ledger.keys.get(self._key(job))
+        kept = self.store.job_by_key(job.tenant, job.key) if found is None else None
+        first = found[0] if found is not None else None if kept is None else kept.id
+        if first is not None:
+            self._check_content(ledger, job, [first], job)
+        return first
+
+    def _resolve(
+        self, ledger: Ledger, jobs: Sequence[NewJob], known: Mapping[int, Sequence[int] | None]
+    ) -> Sequence[NewJob]:
+        """Return the jobs that are new, with numbers for what they wait for. `known` has the jobs of places that are not new."""
+        if not any(job.after for job in jobs):
+            return [job for at, job in enumerate(jobs) if at not in known] if known else jobs
+        return Resolver(ledger, jobs, known, self._growing.numbers).resolved()
 
     @staticmethod
     def _key(job: NewJob) -> tuple[str, str]:
@@ -178,7 +217,8 @@ class Loop:
         else:
             row = ledger.batch.jobs.get(known[0])
             if row is not None:
-                kept, body = Job(*row), dict(ledger.batch.specs)[row[-1]]
+                kept = Job(*row)
+                body = dict(ledger.batch.specs)[kept.spec]
             else:
                 kept, body = self.store.specs([known[0]])[known[0]]
             before = content_of(kept.name, body, len(known))
@@ -196,7 +236,19 @@ class Loop:
             self._plan_tick(self.clock.now())
             while not self._ending.is_set():
                 now = self.clock.now()
-                wait = min(1.0, max(0.0, self._next_tick - now))
+                wait = min(
+                    1.0,
+                    max(
+                        0.0,
+                        min(
+                            self._next_tick,
+                            self.ledger.next_release,
+                            self.ledger.next_maintenance,
+                            self.ledger.next_urge,
+                        )
+                        - now,
+                    ),
+                )
                 self.round(self.inbox.take(MOST_AT_ONCE, wait))
             self.retention.close()
             self.retention.checkpoint(self.store, self.ledger)
@@ -220,16 +272,19 @@ class Loop:
     def round(self, items: Sequence[Request | Fact]) -> None:
         """Apply, commit, answer, act."""
         ledger, now = self.ledger, self.clock.now()
-        self._items = items  # so that whoever waits for them hears of it if all fails
+        self._items = items  # so that each waiting request is told if all fails
         answers: list[tuple[Future[Any], Any]] = []
         began = time.perf_counter()
+        ledger.maintain(now)  # before anything starts a job: time has passed
         if now >= self._next_tick:
             ledger.tick(now)
             self._plan_tick(now)
         if now >= self._next_look:
             self._next_look = now + LOOK_SECONDS
             ledger.retire_types(now)
-        for item in items:
+        for at, item in enumerate(items):
+            if isinstance(item, Arrived) and not (at and isinstance(items[at - 1], Arrived)):
+                self._make_types(items, at, now)
             if isinstance(item, Request):
                 if not item.future.set_running_or_notify_cancel():
                     continue  # its client has gone before the loop came to it; from here on it cannot be cancelled
@@ -246,6 +301,9 @@ class Loop:
             else:
                 self._hear(item, now)
         ledger.settle(now)
+        ledger.release(now)
+        ledger.maintain(now)
+        ledger.urge(now)
         batch, effects = ledger.take()
         applied = time.perf_counter()
         if not batch:
@@ -351,8 +409,19 @@ class Loop:
                 return
         log.warning("the engine tells what is not expected; it changes nothing: %s", fact)
 
-    def _arrived(self, fact: Arrived, now: float) -> None:
-        new = NewJob(
+    def _make_types(self, items: Sequence[Request | Fact], at: int, now: float) -> None:
+        """Make the types of all jobs that arrive one after the other from place `at` on: each change of types rebuilds the core."""
+        jobs = []
+        for fact in islice(items, at, None):
+            if not isinstance(fact, Arrived):
+                break
+            jobs.append(self._new_job(fact))
+        if len(jobs) > 1:
+            with suppress(InputError):  # which job is wrong is found when it is submitted
+                self.ledger.make_types(jobs, now)
+
+    def _new_job(self, fact: Arrived) -> NewJob:
+        return NewJob(
             tenant=fact.spec.get("tenant", self.engine.name),
             type=None,
             needs=fact.spec.get("needs", {}),
@@ -362,12 +431,26 @@ class Loop:
             duration=fact.spec.get("duration"),
             body=fact.spec["body"],
         )
+
+    def _arrived(self, fact: Arrived, now: float) -> None:
+        new = self._new_job(fact)
         known = self._by_key(self.ledger, new)
         while known is not None and fact.again and self._has_ended(known[0]):
             new = new._replace(key=f"{fact.key}#{known[0]}")
             known = self._by_key(self.ledger, new)
-        if known is None:
-            self.ledger.submit([new], now)
+        if known is not None:
+            return
+        try:
+            self.ledger.submit([new], now, is_there=True)
+        except InputError as error:
+            self._declined[new.tenant, fact.key] = str(error)
+            log.warning(
+                "%s cannot be scheduled, and waits until its engine tells of it again: %s",
+                new.name or fact.key,
+                error,
+            )
+        else:
+            self._declined.pop((new.tenant, fact.key), None)
 
     def _has_ended(self, number: int) -> bool:
         if number in self.ledger.live:
@@ -386,16 +469,20 @@ class Loop:
         return None
 
     def _withdrawn(self, fact: Withdrawn, now: float) -> None:
-        number = self._waiting_job(fact.tenant or self.engine.name, fact.key)
+        tenant = fact.tenant or self.engine.name
+        self._declined.pop((tenant, fact.key), None)
+        number = self._waiting_job(tenant, fact.key)
         if number is not None:
             self.ledger.cancel(number, now)
 
     def why_waits(self, tenant: str, key: str) -> Future[str | None]:
-        """Explain why a job that came from the engine waits; None if it does not."""
+        """Explain why a job that came from the engine waits, or why it was not taken; None if it does not wait."""
 
         def act(ledger: Ledger, now: float) -> str | None:
             number = self._waiting_job(tenant, key)
-            return None if number is None else str(ledger.core.explain(number))
+            if number is not None and number in ledger.holds:
+                return f"held: {why_held(ledger, number, now)}"
+            return self._declined.get((tenant, key)) if number is None else str(ledger.core.explain(number))
 
         return self.ask(act)
 
@@ -426,7 +513,8 @@ class Loop:
             job, body = found[one.job]  # type: ignore[index]
             spec = plain(body)
             live[job.id].on_loss = spec.get("on_loss", "fail")
-            metrics.WAIT.labels(job.type).observe(max(0.0, (job.placed or 0.0) - job.submitted))
+            if one.attempt == 1 and "after" not in spec:  # a held job has waited for other jobs, not for a server
+                metrics.WAIT.labels(job.type).observe(max(0.0, (job.placed or 0.0) - job.submitted))
             size = dict(zip(resources, map(float, sizes[job.type]), strict=True))
             starts.append(start_of(job, one, spec, size))
         return starts
@@ -440,7 +528,7 @@ def start_of(job: Job, placed: Placement, spec: dict[str, Any], size: dict[str, 
         size = {name: min(1.0, amount) if name == main else 0.0 for name, amount in size.items()}
     demand = {**size, **needs}
     if job.array_index is not None:
-        spec["array_index"] = job.array_index
+        spec["array_index"], spec["array_id"] = job.array_index, job.array_id
     if "argv" in spec:
         spec["argv"] = redirected(spec, job.id, placed.attempt, job.array_id, job.array_index)
     spec["type"] = job.type

@@ -10,8 +10,9 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from slotwise.live.board import Board
-from slotwise.live.ledger import AWAY, DRAINING, UP, Ledger
+from slotwise.live.ledger import Ledger
 from slotwise.live.observed import Load
+from slotwise.live.server_books import AWAY, DRAINING, UP
 from slotwise.live.store.records import Batch
 from slotwise.scheduling.figures import Moment
 
@@ -41,9 +42,7 @@ HEADROOM = Gauge(
     "slotwise_headroom_jobs", "More jobs of this type alone that would fit now", ["type"], registry=REGISTRY
 )
 CAPACITY = Gauge("slotwise_capacity", "What all servers that are there have", ["resource"], registry=REGISTRY)
-USED = Gauge(
-    "slotwise_used", "What running jobs hold, by the sizes of their types", ["resource"], registry=REGISTRY
-)
+USED = Gauge("slotwise_used", "What running jobs hold", ["resource"], registry=REGISTRY)
 TURNING = Gauge("slotwise_turning_servers", "Servers that turn to another mix of jobs", registry=REGISTRY)
 SERVERS = Gauge("slotwise_servers", "Servers", ["status"], registry=REGISTRY)
 FAULT = Gauge("slotwise_policy_fault", "1: the policy has failed since the start", registry=REGISTRY)
@@ -68,7 +67,7 @@ OLDEST = Gauge(
     "slotwise_oldest_wait_seconds", "How long the oldest waiting job has waited", ["type"], registry=REGISTRY
 )
 ALARM = Gauge("slotwise_alarm", "1: this alarm is raised", ["kind"], registry=REGISTRY)
-KINDS = ("trouble", "fault", "servers", "starvation", "overload", "forecast")  # see `slotwise.live.alarms`
+KINDS = ("trouble", "fault", "servers", "starvation", "overload", "hooks", "forecast")  # see `slotwise.live.alarms`
 
 
 def show_alarms(alarms: Sequence[Mapping[str, Any]], load: Load | None, board: Board) -> None:
@@ -85,7 +84,8 @@ def show_alarms(alarms: Sequence[Mapping[str, Any]], load: Load | None, board: B
 
 
 def measure(ledger: Ledger, _now: float) -> Callable[[], None]:
-    """What is looked at when somebody asks: copied in the loop, which owns it, and worked out by who asked, so that nobody waits for it."""
+    """Collect metrics on request. The loop thread takes a copy; the requesting thread computes the values, so the loop
+    is not delayed."""
     core = ledger.core
     waiting, live, rows, fault = core.waiting, len(ledger.live), ledger.seq, ledger.fault is not None
     servers, lies, moment = list(ledger.servers.values()), dict(ledger.lies), Moment.of(core)

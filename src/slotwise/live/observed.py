@@ -1,8 +1,9 @@
 """The observed load: what has arrived in the last hour, where that lies in the capacity region of the servers that are up, and what is proven of the policy.
 
-For type j: lambda_j is the number of arrivals over the length of the window, 1/mu_j the mean service time of jobs that ended in it, and rho_j =
-lambda_j / mu_j. Running jobs count with their age in the mean service time, so that types whose long jobs have not ended are not underestimated:
-1/mu_j = (durations of ended jobs + ages of running jobs) / ended jobs.
+For type j: lambda_j is the number of arrivals over the length of the window, 1/mu_j the mean service time of jobs that
+ended in it, and rho_j = lambda_j / mu_j. Running jobs count with their age in the mean service time: 1/mu_j =
+(durations of ended jobs + ages of running jobs) / ended jobs. Otherwise types whose long jobs have not ended would be
+underestimated.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from slotwise.scheduling import Policy
 from slotwise.theory.guarantee import guarantee
 from slotwise.theory.load import columns_of, scaled_rates
 
-WINDOW_SECONDS = 3600.0
+WINDOW_SECONDS = 3600.0  # of which the load is observed
 LEAST_SECONDS = 60.0  # a rate over a shorter time says little
 LEAST_ENDED = 3  # ended jobs of a type before its mean service time counts as known
 

@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from slotwise.errors import InputError
-from slotwise.live.store import open_store
+from slotwise.live.store import existing_store
 from slotwise.live.store.backup import save
 from slotwise.model import Scenario, parse_scenario
 from slotwise.workloads.traces import import_trace, write_trace
@@ -18,7 +18,7 @@ def scenario_of(source: str, folder: Path) -> Scenario:
     """Return a scenario of the journal of a store: a URL, a SQLite file, or a file of `slotwise backup`. Its trace is written to the folder."""
     if source.startswith(("postgresql://", "postgres://")):
         path = folder / "journal.gz"
-        with closing(open_store(source)) as store:
+        with closing(existing_store(source)) as store:
             save(store, path)
     else:
         path = Path(source.removeprefix(FILE))

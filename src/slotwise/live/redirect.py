@@ -6,12 +6,14 @@ what its user may.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from typing import Any
 
 PATTERN = re.compile(r"%(.?)")
 KEYS = ("stdin", "stdout", "stderr")
+APPEND = "append"  # of a submission: files of output are not emptied first
 SCRIPT = """\
 cannot() { echo "slotwise: cannot open $1" >&2; exit 126; }
 [ -z "$1" ] || (: <"$1") || cannot "$1"
@@ -52,4 +54,8 @@ def redirected(
     if not any(spec.get(key) for key in KEYS):
         return argv
     files = [filled(spec.get(key) or "", job, attempt, array, index) for key in KEYS]
-    return ["/bin/sh", "-c", SCRIPT, "sh", *files, *argv]
+    script = SCRIPT.replace('>"$', '>>"$') if spec.get(APPEND) else SCRIPT
+    for place, key in ((2, "stdout"), (3, "stderr")):
+        if "%" in os.path.dirname(spec.get(key) or ""):  # a folder that cannot be made before the job has a number
+            script = f'mkdir -p -- "$(dirname -- "${place}")"\n{script}'
+    return ["/bin/sh", "-c", script, "sh", *files, *argv]

@@ -15,14 +15,14 @@ from slotwise.scheduling.compact import unpacked
 from slotwise.scheduling.events import KINDS, Event, Outcome, as_dict, from_dict
 from slotwise.scheduling.situation import Situation
 
-OWN = ("started", "stop-asked", "epoch")
-"""rows of the service that decide nothing"""
+# Rows of the service that decide nothing.
+OWN = ("held", "dropped", "started", "stop-asked", "epoch", "maintenance", "maintenance-over")
+# How a row begins that holds a situation, from which the core goes on.
 EPOCH = '{"event":"epoch"'
-"""how a row begins after which the core goes on from the situation that is kept there"""
 CHANGE = '{"event":"change"'
-PIECE = 10_000
-WRONG = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, StopIteration)
-"""what reading a damaged row may end in"""
+PIECE = 10_000  # rows read at once
+# Errors that reading a damaged row may raise.
+WRONG = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, StopIteration, RecursionError)
 
 
 class Difference(NamedTuple):
@@ -60,10 +60,21 @@ def damaged(seq: int, error: Exception | str) -> InputError:
     )
 
 
+def row_of(entry: Entry) -> dict[str, Any]:
+    """Return the event of a row. Raise InputError if it is none."""
+    try:
+        row = json.loads(entry.event)
+    except (ValueError, RecursionError) as error:
+        raise damaged(entry.seq, error) from None
+    if not isinstance(row, dict):
+        raise damaged(entry.seq, "it is no object")
+    return row
+
+
 def step(core: Scheduler, entry: Entry) -> tuple[Scheduler, Outcome | None]:
     """One row: the core after it, and what it decided (None for rows that decide nothing)."""
     try:
-        row = json.loads(entry.event)
+        row = row_of(entry)
         kind = row["event"]
         if kind in KINDS:
             return core, core.apply(from_dict(row))
@@ -85,7 +96,7 @@ def difference(entry: Entry, outcome: Outcome) -> Difference | None:
     decided = [list(placement) for placement in outcome.placements]
     try:
         recorded = json.loads(entry.placements)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise damaged(entry.seq, error) from None
     return None if decided == recorded else Difference(entry.seq, recorded, decided)
 
@@ -100,9 +111,52 @@ def rows(store: Store, after: int) -> Iterator[Entry]:
             after = entry.seq
 
 
+class Kept(NamedTuple):
+    """What a checkpoint keeps: the situation of the core, and what the service needs beside it."""
+
+    situation: dict[str, Any]
+    next_job: int
+    next_spec: int
+    made: dict[str, float]
+    outgoing: dict[str, Any] | None
+    settings: dict[str, Any]
+    quotas: list[dict[str, Any]]
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint) -> Kept:
+        """Return what a checkpoint keeps. Raise InputError if it is damaged."""
+        try:
+            body = unpacked(checkpoint.body)
+            made, outgoing = body.get("made", {}), body.get("outgoing")
+            found = cls(
+                dict(body["situation"]),
+                int(body["next_job"]),
+                int(body["next_spec"]),
+                {str(name): float(when) for name, when in made.items()},
+                None if outgoing is None else dict(outgoing),
+                dict(body.get("settings", {})),
+                list(body.get("quotas", ())),
+            )
+        except WRONG as error:
+            raise damaged_at(checkpoint, error) from None
+        return found
+
+    def core(self) -> Scheduler:
+        """Return the core as it was."""
+        return Scheduler.from_situation(Situation.from_dict(self.situation))
+
+
+def damaged_at(checkpoint: Checkpoint, error: Exception) -> InputError:
+    """Return what is said of a checkpoint that cannot be right."""
+    said = " ".join(f"{type(error).__name__}: {error}".split())
+    return InputError(
+        f"is damaged: {said}", where=f"the situation after row {checkpoint.seq}", remedy="restore a backup"
+    )
+
+
 def core_of(checkpoint: Checkpoint) -> Scheduler:
-    """The core that a checkpoint keeps."""
-    return Scheduler.from_situation(Situation.from_dict(unpacked(checkpoint.body)["situation"]))
+    """Return the core that a checkpoint keeps."""
+    return Kept.of(checkpoint).core()
 
 
 def replay(store: Store) -> Replayed:
@@ -132,7 +186,7 @@ def replay(store: Store) -> Replayed:
             if checkpoint is not None:
                 if core is None or entry.event.startswith(EPOCH):
                     core = core_of(checkpoint)
-                elif unpacked(checkpoint.body)["situation"] == json.loads(core.situation().to_json()):
+                elif Kept.of(checkpoint).situation == json.loads(core.situation().to_json()):
                     n_same += 1
                 else:
                     differences.append(Difference(entry.seq, [["the situation that was kept"]], [["another one"]]))

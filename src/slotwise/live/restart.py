@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from slotwise.errors import InputError
+from slotwise.live.bookkeeping import Effects, Live
 from slotwise.live.changes.target import Outgoing
+from slotwise.live.deadlines import deadlines_of
 from slotwise.live.demands import DIGITS
-from slotwise.live.engines.protocol import Engine, ServerUp, Unknown
+from slotwise.live.engines.protocol import Engine, ServerUp, UnknownAttempt
 from slotwise.live.epoch import go_on_from_facts
-from slotwise.live.ledger import AWAY, BY_ENGINE, Effects, Ledger, Live, NewJob
+from slotwise.live.kept import connect, kept_job
+from slotwise.live.ledger import Ledger
 from slotwise.live.loop import Loop
-from slotwise.live.replay import CHANGE, Difference, core_of, difference, rows, step
-from slotwise.live.spec import AT_ONCE, MAX_ARRAY, plain
+from slotwise.live.newjob import After, NewJob
+from slotwise.live.quotas import quotas_of
+from slotwise.live.replay import CHANGE, WRONG, Difference, Kept, damaged_at, difference, row_of, rows, step
+from slotwise.live.server_books import AWAY, BY_ENGINE
+from slotwise.live.spec import MAX_ARRAY
 from slotwise.live.store.protocol import Store
-from slotwise.live.store.records import PLACED, RUNNING, WAITING, Query
+from slotwise.live.store.records import PLACED, PLANNED, RUNNING, WAITING, Query
 from slotwise.live.store.records import Job as JobRow
-from slotwise.model import Cluster, JobType
+from slotwise.live.windows import jobs_of, learnt_of
+from slotwise.model import Cluster, JobType, Quota, Shares
+from slotwise.packing import make_solver, spaces_of
 from slotwise.scheduling import Scheduler
-from slotwise.scheduling.compact import unpacked
 from slotwise.scheduling.events import (
     Cancel,
     Complete,
@@ -49,20 +55,29 @@ class Setup(NamedTuple):
     policy: str = "guarded"
     options: dict[str, Any] = {}  # noqa: RUF012
     seed: int = 1
+    shares: Shares | None = None
+    quotas: tuple[Quota, ...] = ()
 
     def core(self) -> Scheduler:
         """A core without servers: they join one by one. (A cluster has at least one to begin with, so that one is taken away.)"""
         first, *others = self.cluster.servers
         classes = (first.model_copy(update={"count": 1}), *(one.model_copy(update={"count": 0}) for one in others))
         cluster = self.cluster.model_copy(update={"servers": classes, "events": ()})
-        core = Scheduler(cluster, self.types, self.policy, seed=self.seed, digits=DIGITS, **self.options)
+        core = Scheduler(
+            cluster, self.types, self.policy, seed=self.seed, digits=DIGITS, shares=self.shares, **self.options
+        )
         core.apply(Remove(f"{first.name}-0", core.now))
         return core
 
     def warm(self) -> None:
-        """Compile all that will be needed, in a core that is thrown away: nobody shall wait for it later."""
+        """Compile all kernels that will be needed, in a core that is thrown away, so that no later request waits for
+        the compiler."""
         core, first = self.core(), self.cluster.servers[0].name
+        # types that come later may need the search for configurations; those of now may have so few that they are listed
+        space = spaces_of(self.cluster.servers, core.sizes)[0]
+        make_solver("greedy-fill", space).most_jobs()
         core = Scheduler.from_situation(core.situation())
+        core.solve()
         core.apply(Join("s", first, 1.0))
         for n, one in enumerate(self.types):
             core.apply(Submit(n, one.name, 1.0, duration=1.0))
@@ -84,14 +99,14 @@ def load(store: Store, setup: Setup) -> tuple[Ledger, dict[str, Any]]:
     checkpoint = store.checkpoint()
     if checkpoint is None:
         return Ledger(setup.core()), {}
-    body = unpacked(checkpoint.body)
-    core, seq, diverged = core_of(checkpoint), checkpoint.seq, None
-    made: dict[str, float] = body.get("made", {})
-    outgoing = body.get("outgoing")
+    kept = Kept.of(checkpoint)
+    core, seq, diverged = kept.core(), checkpoint.seq, None
+    made, outgoing, quotas = kept.made, kept.outgoing, kept.quotas
     for entry in rows(store, checkpoint.seq):
         if entry.event.startswith(CHANGE):
-            row = json.loads(entry.event)
+            row = row_of(entry)
             made, outgoing = row.get("made", made), row.get("outgoing", outgoing)
+            quotas = row.get("quotas", quotas)
         if diverged is None:
             core, outcome = step(core, entry)
             seq = entry.seq
@@ -102,46 +117,70 @@ def load(store: Store, setup: Setup) -> tuple[Ledger, dict[str, Any]]:
         log.warning("this version decides otherwise than the one before; the recorded facts hold: %s", diverged)
         core, seq, opening = go_on_from_facts(store, checkpoint, diverged)
     next_job, next_spec = store.next_ids()
-    ledger = Ledger(
-        core, seq=seq, next_job=max(next_job, body["next_job"]), next_spec=max(next_spec, body["next_spec"])
-    )
+    ledger = Ledger(core, seq=seq, next_job=max(next_job, kept.next_job), next_spec=max(next_spec, kept.next_spec))
     ledger.types.made = made
-    if outgoing is not None:
-        ledger.outgoing = Outgoing.from_dict(outgoing)
+    try:
+        if outgoing is not None:
+            ledger.outgoing = Outgoing.from_dict(outgoing)
+    except WRONG as error:
+        raise damaged_at(checkpoint, error) from None
     ledger.servers = {server.name: server for server in store.servers()}
     for one in store.live():
         ledger.live[one.id] = Live(one.server, one.attempt, one.placed, one.state, one.on_loss, one.stop_asked)
     hold_again(store, ledger)
+    try:
+        ledger.set_quotas(quotas_of(quotas))
+    except WRONG as error:
+        raise damaged_at(checkpoint, error) from None
+    maintain_again(store, ledger)
     if diverged is not None:
         ledger.begin_epoch(diverged_at(diverged), opening, core.now)
-    return ledger, body.get("settings", {})
+    return ledger, kept.settings
 
 
 def hold_again(store: Store, ledger: Ledger) -> None:
-    """Find held jobs of arrays: jobs that wait in the store and that the core does not know."""
-    arrays: dict[int, list[tuple[JobRow, str]]] = {}
-    for job, body in store.throttled():
-        if job.id not in ledger.core and job.array_id is not None and isinstance(plain(body).get(AT_ONCE), int):
-            arrays.setdefault(job.array_id, []).append((job, body))
-    for array, held in arrays.items():
-        job, body = held[0]
-        spec = plain(body)
-        expected = [one for one in (spec.get("duration"), spec.get("time")) if one is not None]
-        new = NewJob(
-            job.tenant,
-            spec.get("type"),
-            spec.get("needs", {}),
-            spec.get("requires", {}),
-            duration=min(expected, default=None),
-        )
+    """Make the books of held jobs, and of jobs that are executed again if they fail, from the rows of the store."""
+    connect(ledger, store)
+    alike: dict[tuple[str, str], NewJob] = {}
+
+    def job_of(row: JobRow, body: str) -> NewJob:
+        known = alike.get((row.tenant, body))
+        if known is None:
+            known = alike[row.tenant, body] = kept_job(row, body)
+        return known
+
+    for row, body in store.retrying():
+        ledger.retrying[row.id] = job_of(row, body)
+        if row.retries:
+            ledger.retried[row.id] = row.retries
+    held = [(row, job_of(row, body)) for row, body in store.held()]
+    arrays = {row.array_id: job.at_once for row, job in held if row.array_id is not None and job.at_once}
+    for array, at_once in arrays.items():
         active = store.jobs(Query((WAITING, PLACED, RUNNING), array_id=array, limit=MAX_ARRAY, ascending=True))
-        ledger.throttles.add(
-            array,
-            spec[AT_ONCE],
-            [one.id for one in active if one.id in ledger.core],
-            [one.id for one, _ in held],
-            new,
-        )
+        ledger.holds.throttle(array, at_once, [one.id for one in active])
+    after: dict[int, list[After]] = {}
+    for need in store.needs(of=sorted({row.array_id or row.id for row, _ in held})):
+        after.setdefault(need.job, []).append(After(need.kind, need.other))
+    indices: dict[int, list[int | None]] = {}
+    for row, _ in held:
+        indices.setdefault(row.array_id or row.id, []).append(row.array_index)
+    watched = {first: ledger.watch(after.get(first, ()), some) for first, some in indices.items()}
+    for row, job in held:
+        needs, _ = watched[row.array_id or row.id]
+        waits = needs(row.array_index) if not row.attempt else ()  # an attempt has been made: nothing is waited for
+        ledger.holds.add(row.id, job, waits, array=row.array_id, attempts=row.attempt, due=row.due)
+    for _, keys in watched.values():
+        ledger.holds.tidy(keys)
+
+
+def maintain_again(store: Store, ledger: Ledger) -> None:
+    """Make the books of maintenance and of deadlines from the rows of the store."""
+    windows = store.windows()
+    ledger.next_window = max((one.id for one in windows), default=0) + 1
+    ledger.windows = {one.id: one for one in windows if one.state == PLANNED}
+    ledger.know_deadlines(deadlines_of(store))
+    if ledger.is_followed():
+        ledger.know(jobs_of(store), learnt_of(store))
 
 
 def diverged_at(diverged: Difference) -> dict[str, Any]:
@@ -156,8 +195,8 @@ def take_up(loop: Loop, engine: Engine) -> None:
     known = engine.known(live)
     again: list[Placement] = []
     for job, attempt, server in live:
-        fact = known.get((job, attempt), Unknown())
-        if isinstance(fact, Unknown):
+        fact = known.get((job, attempt), UnknownAttempt())
+        if isinstance(fact, UnknownAttempt):
             again.append(Placement(job, server, attempt))
         else:
             loop.inbox.tell([fact])

@@ -15,17 +15,18 @@ import warnings
 from typing import IO, Any, NamedTuple
 
 from slotwise.live.ledger import Ledger
+from slotwise.live.quotas import rows_of
 from slotwise.live.store.protocol import Store
 from slotwise.live.store.records import Checkpoint, StoreError
 from slotwise.scheduling.compact import packed
 
 log = logging.getLogger(__name__)
-DAY = 86_400.0
+DAY = 86_400.0  # seconds
+# Rows dropped in one step: more would delay the loop.
 TRIM_LIMIT = 5_000
-"""rows dropped at once, so that nobody waits long for it"""
 
 
-class Copy(NamedTuple):
+class SituationWriter(NamedTuple):
     """A process that writes a situation."""
 
     pid: int
@@ -49,7 +50,7 @@ class Retention:
         self.every, self.journal, self.jobs = every, journal, jobs
         self.apart = apart
         """from so many jobs on a process of its own writes the situation"""
-        self._copy: Copy | None = None
+        self._copy: SituationWriter | None = None
         self.settings = settings or {}
         """kept beside each situation, for the next start"""
         self.kept_at: int | None = None
@@ -98,6 +99,7 @@ class Retention:
             "made": ledger.types.made,
             "outgoing": ledger.outgoing.as_dict(),
             "settings": self.settings,
+            "quotas": rows_of(ledger.quotas.limits),
         }
 
     def _keep(self, store: Store, checkpoint: Checkpoint) -> None:
@@ -106,7 +108,7 @@ class Retention:
         except StoreError as error:
             log.warning("cannot keep a situation: %s", error)
 
-    def _begin(self, ledger: Ledger) -> Copy:
+    def _begin(self, ledger: Ledger) -> SituationWriter:
         """A copy of this process has everything as it is now. It touches nothing that is shared but the file, and ends."""
         self.kept_at = ledger.seq
         file = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed when the copy has been collected
@@ -120,7 +122,7 @@ class Retention:
                 file.close()
                 raise
         if pid:
-            return Copy(pid, file, ledger.seq, ledger.core.now)
+            return SituationWriter(pid, file, ledger.seq, ledger.core.now)
         status = 1
         try:
             keep = file.fileno()
@@ -140,7 +142,7 @@ class Retention:
             self._copy.file.close()
             self._copy = None
 
-    def _collect(self, store: Store, copy: Copy) -> None:
+    def _collect(self, store: Store, copy: SituationWriter) -> None:
         """Keep what the copy has written, if it is done."""
         pid, status = os.waitpid(copy.pid, os.WNOHANG)
         if not pid:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 
 from slotwise.live.changes.starting import Source, compare
 from slotwise.live.clock import Clock
 from slotwise.live.engines.protocol import Attached, Engine
 from slotwise.live.forecast.desk import Desk
 from slotwise.live.home import Home
+from slotwise.live.hooks.definition import Hook
+from slotwise.live.hooks.delivering import HookDelivery
 from slotwise.live.loop import Loop
 from slotwise.live.restart import Setup, load, take_up
 from slotwise.live.retention import Retention
@@ -31,6 +34,7 @@ class Service:
         retention: Retention | None = None,
         standby: bool = False,
         source: Source | None = None,
+        hooks: Sequence[Hook] = (),
     ) -> None:
         self.store, self.engine = store, engine
         self.forecasts = Desk(store, None if home is None else home.folder)
@@ -71,9 +75,12 @@ class Service:
             time.monotonic() - began,
         )
         self.loop.start()
+        self.hooks = HookDelivery(hooks, store, self.loop)
+        self.hooks.start()
 
     def close(self) -> None:
         """End the loop and let go; jobs go on."""
+        self.hooks.close()
         self.forecasts.close()
         self.loop.stop()
         self.engine.close()

@@ -22,7 +22,7 @@ from slotwise.live.restart import Setup
 from slotwise.model import Cluster, JobType, Scenario, ServerClass, load_scenario
 from slotwise.model.reader import parse_scenario, parse_toml
 
-ENGINES = ("local", "simulated", "slurm", "kubernetes")
+ENGINES = ("local", "simulated", "slurm", "kubernetes", "libvirt")
 
 
 class Ready(NamedTuple):
@@ -43,7 +43,12 @@ def read_cluster(source: str) -> Scenario:
 
 def parse_cluster(text: str, *, where: str = "cluster file") -> Scenario:
     """Return the cluster of a text. It is a scenario that need not say what arrives, since that is seen, nor which types there are, since they are made."""
-    tables = parse_toml(text, where=where)
+    return scenario_of(parse_toml(text, where=where), where=where)
+
+
+def scenario_of(tables: dict[str, Any], *, where: str) -> Scenario:
+    """Return the scenario of tables, filled up with what the live service does not need to be told."""
+    tables.pop("hooks", None)  # `slotwise serve` reads them when it starts
     tables.setdefault("run", {"events": 1000})
     types = tables.get("types")
     for one in types if isinstance(types, list) else []:
@@ -97,13 +102,16 @@ def prepare(
     speed: float = 1.0,
     slurm: Mapping[str, Any] | None = None,
     kubernetes: Mapping[str, Any] | None = None,
+    store: str = "",
     outputs: Mapping[str, Any] | None = None,
 ) -> Ready:
-    """Read the cluster and make the engine; `folder` is where engines keep what they need."""
+    """Read the cluster and make the engine; `folder` is where engines keep what they need, `store` the store's identity."""
     if engine not in ENGINES:
         raise InputError(
             f"no engine is called {engine!r}", where="--engine", remedy=f"use one of: {', '.join(ENGINES)}"
         )
+    if engine == "libvirt":
+        return machines_of(source, folder / "libvirt", store)
     scenario = read_cluster(source) if source is not None else None
     if engine == "local" and sys.platform != "linux":
         raise InputError(
@@ -148,12 +156,28 @@ def prepare(
     return Ready(simulated, setup_of(scenario.cluster, scenario))
 
 
+def machines_of(source: str | None, folder: Path, store: str) -> Ready:
+    """Return the engine for the hosts of a file. Its other tables may name types and a policy; the cluster is what the hosts are."""
+    from slotwise.live.engines.libvirt.engine import LibvirtEngine
+    from slotwise.live.engines.libvirt.hosts import read_hosts
+
+    hosts, tables = read_hosts(source)
+    engine = LibvirtEngine(folder, hosts, store)
+    cluster = engine.cluster()
+    if not tables:
+        return Ready(engine, setup_of(cluster, None))
+    rows = [{**one.model_dump(), "capacity": list(map(str, one.capacity))} for one in cluster.servers]
+    tables["cluster"] = {"resources": list(cluster.resources), "servers": rows}
+    return Ready(engine, setup_of(cluster, scenario_of(tables, where=str(source))))
+
+
 def setup_of(cluster: Cluster, scenario: Scenario | None) -> Setup:
     """Types and policy of the scenario; without one, a type for jobs that ask for nothing special."""
     if scenario is None:
         return Setup(cluster, (smallest_type(cluster),))
     types = scenario.types or (smallest_type(cluster),)
-    return Setup(cluster, types, scenario.policy.name, scenario.policy.options, scenario.run.seed)
+    policy = scenario.policy
+    return Setup(cluster, types, policy.name, policy.options, scenario.run.seed, scenario.shares, scenario.quotas)
 
 
 def cluster_from(servers: list[ServerUp]) -> Cluster:

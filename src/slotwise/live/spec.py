@@ -12,19 +12,26 @@ from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, with_
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
+from slotwise.errors import InputError
 from slotwise.live.redirect import check as check_pattern
+from slotwise.live.retries import MOST as MOST_RETRIES
 
-MAX_ARRAY = 100_000
+MAX_ARRAY = 100_000  # jobs of one array
 AT_ONCE = "at_once"  # in what is kept of a submission: how many jobs of its array may be active
+JOBS = "jobs"  # in what is kept of a large array, which is submitted in pieces: how many jobs it has when it is complete
+CONFINED = "confined"  # in what is kept of a submission: its job is kept out of the files of the service
 LONGEST_TIME = 1e9  # seconds, 31 years
+# Fields of a submission that stand in the job's own row instead.
 NOT_KEPT = {"key", "array", "name", "tenant"}
-"""of a submission: these stand in the job's own row"""
 LONGEST_ARGUMENT, LONGEST_COMMAND = 131_072, 1_000_000
+# Number of arguments below which their total length need not be checked.
 FEW_ARGUMENTS = LONGEST_COMMAND // LONGEST_ARGUMENT
-"""so many cannot be too long together"""
 Text = Annotated[str, StringConstraints(max_length=LONGEST_ARGUMENT, pattern=r"^[^\x00]*$")]
 Short = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+VolumeName = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f/]+$")]
 Amount = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
+MOST_DEPENDENCIES = 1_000  # of one job
+Other = Annotated[int, Field(ge=1, lt=2**53)] | Short
 
 
 def a_command(argv: list[str]) -> list[str]:
@@ -77,6 +84,15 @@ def a_signal(name: str) -> str:
     return short
 
 
+def a_dependency(after: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Refuse dependencies that name no job, and too many."""
+    if any(not ids for ids in after.values()):
+        raise ValueError("names no job")
+    if sum(map(len, after.values())) > MOST_DEPENDENCIES:
+        raise ValueError(f"names more than {MOST_DEPENDENCIES:,} jobs")
+    return after
+
+
 @with_config(ConfigDict(extra="forbid"))
 class WarningSignal(TypedDict):
     """A signal that warns a job."""
@@ -86,16 +102,33 @@ class WarningSignal(TypedDict):
 
 
 @with_config(ConfigDict(extra="forbid"))
+class MachineSpec(TypedDict, total=False):
+    """A virtual machine. It runs until it powers off, is stopped or reaches its time limit."""
+
+    image: Required[Annotated[VolumeName, Field(description="the base image: a volume of the hosts' storage pool")]]
+    disk: Annotated[
+        Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)],
+        Field(description="size of the disk in megabytes (default: that of the image)"),
+    ]
+    user_data: Annotated[Text, Field(description="user data for cloud-init, as a seed on a second disk")]
+    network: Annotated[Short, Field(description="a network of the host; without one the machine has none")]
+    domain: Annotated[Text, Field(description="a template in libvirt's XML; for operators")]
+
+
+@with_config(ConfigDict(extra="forbid"))
 class JobSpec(TypedDict, total=False):
     """A job as it is submitted. (A plain mapping: ten thousand of them come in one request.)"""
 
-    argv: Required[
-        Annotated[
-            list[Text],
-            Field(min_length=1, max_length=10_000, description="the command and its arguments; no shell"),
-            AfterValidator(a_command),
-        ]
+    argv: Annotated[
+        list[Text],
+        Field(
+            min_length=1,
+            max_length=10_000,
+            description="the command and its arguments; no shell. Required, unless the job is a virtual machine",
+        ),
+        AfterValidator(a_command),
     ]
+    vm: Annotated[MachineSpec, Field(description="a virtual machine instead of a command (engine libvirt)")]
     type: Annotated[
         Short | None, Field(description="the job type, where the cluster has types; otherwise by `needs`")
     ]
@@ -113,6 +146,9 @@ class JobSpec(TypedDict, total=False):
     stdin: Annotated[StreamFile, Field(description=f"a file that standard input is read from; {PATTERNS}")]
     stdout: Annotated[StreamFile, Field(description=f"a file that standard output goes to; {PATTERNS}")]
     stderr: Annotated[StreamFile, Field(description=f"a file that standard error goes to; {PATTERNS}")]
+    append: Annotated[
+        bool, Field(description="append to the files of standard output and error (default: empty them first)")
+    ]
     name: Annotated[
         str,
         StringConstraints(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$"),
@@ -141,6 +177,13 @@ class JobSpec(TypedDict, total=False):
             description="time limit in seconds: then SIGTERM, and SIGKILL after `grace`; the job fails. Without `duration` it is the expected duration, too"
         ),
     ]
+    deadline: Annotated[
+        Annotated[float, Field(gt=0, le=1e11, allow_inf_nan=False)] | None,
+        Field(
+            description="when the job is to have ended, in seconds since 1970. It goes first if it would otherwise be late, within a budget. "
+            "Needs `time` or `duration`; refused if it cannot be met even by a job that starts at once"
+        ),
+    ]
     warn: Annotated[
         WarningSignal | None,
         Field(description="a signal before the time limit, such as {signal: USR1, before: 60} (seconds)"),
@@ -153,6 +196,32 @@ class JobSpec(TypedDict, total=False):
         Literal["fail", "requeue"],
         Field(
             description="if its server is lost while it runs: `fail` (it ends as lost; the default) or `requeue` (it is executed again)"
+        ),
+    ]
+    after: Annotated[
+        dict[Literal["ok", "any", "failed", "each-ok", "each-any", "each-failed"], list[Other]],
+        Field(
+            description="start after other jobs of the tenant have ended: ok (they are done), failed (one is not) or any; with each-, the job of "
+            "the other array with the same index. A job or array by its number, a job of an array as 7_1, a job of the same request by its name"
+        ),
+        AfterValidator(a_dependency),
+    ]
+    retry: Annotated[
+        Annotated[int, Field(ge=0, le=MOST_RETRIES)],
+        Field(description="execute the job again so many times at most if it fails; each time is a new attempt"),
+    ]
+    backoff: Annotated[
+        Annotated[float, Field(ge=0, le=LONGEST_TIME, allow_inf_nan=False)],
+        Field(
+            description="seconds before the first retry (default 10); they double with each retry, up to an hour"
+        ),
+    ]
+    retry_on: Annotated[
+        list[Annotated[int, Field(ge=-255, le=255)]],
+        Field(
+            min_length=1,
+            max_length=512,
+            description="exit codes after which the job is executed again (default: all but 0); a job killed by signal 9 has ended with -9, or 137",
         ),
     ]
     open_files: Annotated[
@@ -176,6 +245,37 @@ class JobSpec(TypedDict, total=False):
         ),
         AfterValidator(an_array),
     ]
+
+
+FOR_COMMANDS = ("env", "cwd", "stdin", "stdout", "stderr", "append", "warn", "open_files")
+MACHINE_NEEDS = {"cpu": 1.0, "memory": 1024.0}  # of a virtual machine that names no amount: CPUs, and MB
+
+
+def check_work(spec: JobSpec, *, machines: bool) -> JobSpec:
+    """Return a submission with the needs of its virtual machine. Raise InputError if it is not what the engine executes."""
+    if "vm" not in spec:
+        if "argv" not in spec:
+            raise InputError("is missing", where="argv", remedy="send the command and its arguments as a list")
+        if machines:
+            raise InputError(
+                "are not executed here",
+                where="commands",
+                remedy="submit a virtual machine: slotwise submit --vm IMAGE",
+            )
+        return spec
+    if not machines:
+        raise InputError(
+            "are not executed here", where="virtual machines", remedy="they need slotwise serve --engine libvirt"
+        )
+    for name in ("argv", *FOR_COMMANDS):
+        if name in spec:
+            raise InputError("is for commands, not for a virtual machine", where=name, remedy="leave it out")
+    cpu = spec.get("needs", {}).get("cpu", 1.0)
+    if cpu != int(cpu) or cpu < 1:
+        raise InputError(f"{cpu:g} CPUs", where="needs", remedy="a virtual machine has whole CPUs, at least one")
+    if "type" in spec:
+        return spec
+    return {**spec, "needs": MACHINE_NEEDS | spec.get("needs", {})}
 
 
 def body_of(spec: JobSpec) -> str:
@@ -217,7 +317,7 @@ def _range_of(text: str) -> range:
     match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", text)
     first, last, step = (int(match[1]), int(match[2] or match[1]), int(match[3] or 1)) if match else (0, 0, 0)
     if match is None or step < 1 or last < first:
-        raise ValueError("is no range of indices; write it like 1-1000, 0-90:10 or 1,3,5-9%4")
+        raise ValueError(f"{text!r} is no range of indices; write it like 1-1000, 0-90:10 or 1,3,5-9%4")
     return range(first, last + 1, step)
 
 

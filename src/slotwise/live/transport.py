@@ -14,7 +14,7 @@ from urllib.parse import urlencode, urlsplit
 
 from slotwise.errors import InputError, SlotwiseError
 from slotwise.live.addresses import Address
-from slotwise.live.wire import Connection, Response
+from slotwise.live.wire import Response, ServiceConnection
 
 TIMEOUT = 60.0  # seconds without an answer
 MOST_IDLE = 8  # connections that are kept
@@ -70,7 +70,7 @@ class Transport:
         self.address = address
         self._headers = {"Authorization": f"Bearer {address.token}"} if address.token else {}
         self._prefix = "" if address.url.startswith("unix:") else urlsplit(address.url).path.rstrip("/")
-        self._idle: list[Connection] = []
+        self._idle: list[ServiceConnection] = []
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -135,10 +135,10 @@ class Transport:
                 self._idle.append(connection)
         return response, content
 
-    def _connect(self) -> Connection:
-        return Connection(self.address.url, TIMEOUT, secret=self.address.token is not None)
+    def _connect(self) -> ServiceConnection:
+        return ServiceConnection(self.address.url, TIMEOUT, secret=self.address.token is not None)
 
-    def _take(self) -> Connection | None:
+    def _take(self) -> ServiceConnection | None:
         """Return a kept connection that the service has not closed."""
         with self._lock:
             while self._idle:

@@ -4,7 +4,8 @@ A job that names no type joins a type that is no larger than the type that would
 type is made. A made type that no job has used for long is dropped. Types that an operator has named stay.
 
 Each type costs the policy time, so types are limited: to `max_types` in all, and to `max_own` for one tenant once half of `max_types` are
-taken. At a limit, the type that has been idle for longest is dropped. If no type is idle, the job joins a type that covers it with more waste. So a tenant with many odd demands changes the types of its own jobs only.
+taken. At a limit, the type that has been idle for longest is dropped. If no type is idle, the job joins a type that covers it with more waste;
+for jobs that no type covers, a tenant has `max_own` types more, each as large as a server. So a tenant with many odd demands changes the types of its own jobs only.
 """
 
 from __future__ import annotations
@@ -16,25 +17,29 @@ from functools import cache
 from typing import NamedTuple
 
 from slotwise.errors import InputError
-from slotwise.live.demands import Requires, find_type
+from slotwise.live.demands import FoundType, Requires, find_type
 from slotwise.model import Cluster, JobType
 
-MAX_TYPES = 48
+MAX_TYPES = 48  # made for demands: the search for configurations slows down with more
 MAX_OWN = 12  # a quarter of MAX_TYPES
 UNUSED_SECONDS = 7 * 86_400.0
 # A type makes room for another only after so long without use: each change of types rebuilds the core, and other tenants wait for it.
 IDLE_SECONDS = 60.0
 
+# Names of the types that have waiting or running jobs.
 Used = Callable[[], set[str]]
-"""the names of types of which jobs wait or run"""
 
 
-class Wish(NamedTuple):
+class TypeWish(NamedTuple):
     """What a job without a type requests, and its tenant."""
 
     needs: Mapping[str, float]
     requires: Requires
     tenant: str = ""
+    owner: str | None = None
+    """with shares: the tenant to which the type belongs; None: jobs of all other tenants share it"""
+    like: JobType | None = None
+    """the type that the job names, which belongs to no tenant"""
 
 
 @dataclass
@@ -81,7 +86,7 @@ class TypeBook:
         """the tenants for which types were made; forgotten at a restart"""
 
     def assign(
-        self, wishes: Sequence[Wish], cluster: Cluster, types: Sequence[JobType], used: Used, now: float
+        self, wishes: Sequence[TypeWish], cluster: Cluster, types: Sequence[JobType], used: Used, now: float
     ) -> Assigned:
         """Find the type of each wish. Nothing is remembered before `keep`, so a refused request leaves no trace."""
         found = Assigned(list(types), dict(self.made), dict(self._owners))
@@ -122,9 +127,9 @@ class TypeBook:
 
     # -- inside -------------------------------------------------------------------------------------------------
 
-    def _find(self, wish: Wish, cluster: Cluster, found: Assigned, used: Used, now: float) -> str:
+    def _find(self, wish: TypeWish, cluster: Cluster, found: Assigned, used: Used, now: float) -> str:
         """Return the type of one wish, which may be new."""
-        fitting = find_type(wish.needs, wish.requires, cluster, found.types)
+        fitting = _fitting(wish, cluster, found.types)
         if not fitting.made:
             return fitting.type.name
         own = {name for name, tenant in found.owners.items() if tenant == wish.tenant}
@@ -139,13 +144,36 @@ class TypeBook:
         if idle:
             found.drop(min(idle, key=lambda name: (found.made[name], name)))
             return found.add(fitting.type, wish.tenant, now)
-        wider = find_type(wish.needs, wish.requires, cluster, found.types, wasteful=True)
+        wider = _fitting(wish, cluster, found.types, wasteful=True)
         if not wider.made:
             return wider.type.name
-        if len(own) >= 2 * self.max_own:
+        if len(own) >= self.max_types // 2 + self.max_own:
             raise InputError(
                 f"tenant {wish.tenant!r} has jobs of {len(own)} types that differ in what they need or require",
                 where="needs",
                 remedy="use fewer different amounts and requirements",
             )
         return found.add(wider.type, wish.tenant, now)
+
+
+def _fitting(wish: TypeWish, cluster: Cluster, types: Sequence[JobType], *, wasteful: bool = False) -> FoundType:
+    """Return the type of a wish among the types of its owner, or a new type of the owner."""
+    own = [one for one in types if one.tenant == wish.owner]
+    if wish.like is not None:
+        made = wish.like.model_copy(update={"name": owned(wish.owner, wish.like.name), "tenant": wish.owner})
+        same = [one for one in own if (one.demand, one.requires) == (made.demand, made.requires)]
+        return FoundType(same[0], made=False) if same else FoundType(made, made=True)
+    found = find_type(wish.needs, wish.requires, cluster, own, wasteful=wasteful)
+    if not found.made or wish.owner is None:
+        return found
+    name = owned(wish.owner, found.type.name)
+    return FoundType(found.type.model_copy(update={"name": name, "tenant": wish.owner}), made=True)
+
+
+def owned(owner: str | None, name: str) -> str:
+    """Return the name of a tenant's type.
+
+    >>> owned("physics", "cpu2")
+    'physics/cpu2'
+    """
+    return name if owner is None else f"{owner}/{name}"

@@ -2,17 +2,66 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
 import socket
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from slotwise.errors import InputError
 
 LONGEST = 100  # bytes of a path that every system takes as the name of a socket
+# Where clients look for a service that an administrator runs for all users of this machine.
 SYSTEM = Path("/run/slotwise/slotwise.sock")
-"""where clients look for a service that an administrator runs for all users of this machine"""
+PEER_PIDFD = 77  # SO_PEERPIDFD, since Linux 6.5
+
+
+class Peer(NamedTuple):
+    """The process at the other end of a Unix socket, as the kernel knows it."""
+
+    pid: int
+    """0: a process of another container"""
+    uid: int
+
+
+def peer_of(sock: socket.socket) -> Peer:
+    """Return who made a connection."""
+    pid, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    return Peer(pid, uid)
+
+
+def is_confined(pid: int | str = "self") -> bool:
+    """Return whether a process may be one of a confined job (see `engines.supervisor.confining`). One that has gone may have been."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            return any(line.split() == ["NoNewPrivs:", "1"] for line in file)
+    except OSError:
+        return True
+
+
+def is_peer_confined(sock: socket.socket) -> bool:
+    """Return whether a confined job may have made a connection, also if its process has gone and another has got its number."""
+    pid = peer_of(sock).pid
+    if not pid:
+        return False
+    try:
+        process = sock.getsockopt(socket.SOL_SOCKET, PEER_PIDFD)
+    except OSError as error:
+        return error.errno != errno.ENOPROTOOPT or is_confined(pid)
+    try:
+        confined = is_confined(pid)
+        signal.pidfd_send_signal(process, 0)  # type: ignore[attr-defined,unused-ignore]
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return confined
+    finally:
+        os.close(process)
+    return confined
 
 
 @contextmanager
@@ -48,7 +97,7 @@ def listen(path: Path, *, for_all: bool) -> socket.socket:
         connect(path, 1.0).close()
     except OSError:
         with suppress(FileNotFoundError):
-            path.unlink()  # nobody listens any more
+            path.unlink()  # no service listens any more
     else:
         raise InputError(
             f"another service listens on {path}", where="--socket", remedy="end it, or name another path"

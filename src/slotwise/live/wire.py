@@ -130,7 +130,7 @@ def open_socket(url: str, timeout: float, *, secret: bool) -> tuple[Any, str]:
     return sock, parts.netloc.rpartition("@")[2]
 
 
-class Connection:
+class ServiceConnection:
     """An open connection to the service."""
 
     def __init__(self, url: str, timeout: float, *, secret: bool = False) -> None:

@@ -10,7 +10,9 @@ from slotwise.errors import InputError
 from slotwise.model.integers import integers
 from slotwise.model.labels import in_words, unmet
 from slotwise.model.laws import SMALLEST, BatchArrivals, MarkovModulated
+from slotwise.model.quotas import check_quotas
 from slotwise.model.rateprofile import is_whole
+from slotwise.model.shares import check_shares
 from slotwise.model.units import with_unit
 
 if TYPE_CHECKING:
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 def check(scenario: Scenario) -> None:
     """Raise InputError for the first thing in the scenario that cannot be meant."""
     check_cluster(scenario.cluster)
+    if scenario.shares is not None:
+        check_shares(scenario.shares)
+    check_quotas(scenario.quotas, scenario.cluster.resources)
     if scenario.workload.trace is not None:
         _check_trace(scenario)
         return

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 LARGEST, SMALLEST = 1e30, 1e-30
 MOST_SIGMA = 10.0  # beyond it the mean of a log-normal law comes from values that are never drawn
 MOST_SCV = 1e9
-MOST_BATCH = 1_000_000
+MOST_BATCH = 1_000_000  # jobs of a type in one batch
 Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
 Probability = Annotated[float, Field(gt=0, le=1)]
 
@@ -114,9 +114,9 @@ class Empirical(Law):
 
 
 class MarkovModulated(Law):
-    """A Poisson process whose rate follows a Markov chain: in state i it is rates[i] times the type's rate
-    (scaled so that the long-run mean is kept), for exponential sojourns of mean sojourns[i]; the next state is
-    one of the others with equal probability. One chain drives all types that share the law."""
+    """A Poisson process whose rate follows a Markov chain. In state i the rate is rates[i] times the type's rate,
+    scaled so that the long-run mean is kept. The sojourn in state i is exponential with mean sojourns[i]; each other
+    state is the next with equal probability. One chain drives all types that share the law."""
 
     law: Literal["mmpp"]
     rates: tuple[Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)], ...] = Field(min_length=2)
@@ -131,7 +131,7 @@ class MarkovModulated(Law):
         return self
 
 
-class Batch(Law):
+class BatchKind(Law):
     """One thing that a request may bring: `jobs` of each type, with a probability."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -144,7 +144,7 @@ class BatchArrivals(Law):
 
     law: Literal["batch"]
     rate: Positive = Field(description="requests per unit time")
-    batches: tuple[Batch, ...] = Field(min_length=1)
+    batches: tuple[BatchKind, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _adds_up(self) -> BatchArrivals:

@@ -7,29 +7,21 @@ page is made from them. Checks that need more than one key live in `checks`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from slotwise.model.labels import Labels, Requirements
-from slotwise.model.laws import LARGEST, ArrivalLaw, Exponential, Poisson, ServiceLaw
+from slotwise.model.laws import ArrivalLaw, Exponential, Poisson, ServiceLaw
+from slotwise.model.part import Name, NonNegative, Part, Positive, Size
+from slotwise.model.quotas import Quota
 from slotwise.model.rateprofile import RateProfile
+from slotwise.model.shares import Priority, Shares
 from slotwise.model.units import SECONDS, TimeUnit
 
-Size = Annotated[Decimal, Field(ge=0, allow_inf_nan=False, max_digits=24)]
-Name = Annotated[str, Field(min_length=1)]
-Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
-NonNegative = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
-MOST_SERVERS = 10_000_000
+MOST_SERVERS = 10_000_000  # of a class: arrays of this length still fit into memory
 MOST_EVENTS = 10**12  # of a run: about a day of computing
 MOST_RUNS = 10_000
-
-
-class Part(BaseModel):
-    """What all parts share: immutable, and unknown keys are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
 
 class Failures(Part):
@@ -91,6 +83,10 @@ class JobType(Part):
         {},
         description="labels that a server must have, each with the value or the list of values that will do, such as"
         ' `{ gpu = ["a100", "h100"] }`',
+    )
+    tenant: Name | None = Field(None, description="whose jobs these are, where there are shares")
+    priority: Priority = Field(
+        1.0, description="where there are shares: a factor of the weight among the types of the tenant"
     )
     profile: RateProfile | None = Field(
         None, description="how this type's rate changes over time, where it differs"
@@ -181,6 +177,8 @@ class Scenario(Part):
     cluster: Cluster
     types: tuple[JobType, ...] = Field((), description="the job types (not needed with a trace)")
     workload: Workload = Field(Workload())
+    shares: Shares | None = Field(None, description="fair shares among tenants")
+    quotas: tuple[Quota, ...] = Field((), description="how much of a tenant `slotwise serve` admits; not simulated")
     policy: PolicyChoice = Field(PolicyChoice(name="guarded"))
     run: Run = Field(Run())
 

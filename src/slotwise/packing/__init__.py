@@ -4,7 +4,10 @@
     solver = make_solver("auto", space)
     configuration, weight = solver.best([3.0, 1.0])
 
-The compiled solvers, for callers that are compiled themselves, are in `slotwise.packing.kernels`.
+- `space`: what fits on a server; start there. `solvers`: each solver by name, with its guarantee. `enumeration`, `hull`: all configurations that count.
+- `kernels`: the same solvers for callers that are compiled themselves.
+
+Imports compiler, errors and model.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 from slotwise.packing.classes import spaces_of
 from slotwise.packing.enumeration import Enumeration, enumerate_feasible, enumerate_maximal
 from slotwise.packing.hull import Hull, hull_vertices, thin
-from slotwise.packing.solvers import SOLVERS, Solver, make_solver
+from slotwise.packing.solvers import SOLVERS, Solver, make_solver, stand_in
 from slotwise.packing.space import Space
 
 __all__ = [
@@ -26,5 +29,6 @@ __all__ = [
     "hull_vertices",
     "make_solver",
     "spaces_of",
+    "stand_in",
     "thin",
 ]

@@ -1,7 +1,7 @@
 """The configurations that matter: vertices of the convex hull for weights >= 0, exactly.
 
-A configuration p is needed when it is the only best one for some weights w >= 0, that is when it lies outside
-{x : x <= some convex combination of the others}. Let V be the vertices found so far. By duality p lies under the
+A configuration p is needed when it is the only best one for some weights w >= 0, that is when it lies outside {x : x <=
+some convex combination of the other configurations}. Let V be the vertices found so far. By duality p lies under the
 hull of V iff
 
     max {p.w : V w <= 1, w >= 0} <= 1.
@@ -19,14 +19,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from slotwise.compiler.kernel import as_python
+from slotwise.compiler.kernel import JIT, as_python
 from slotwise.errors import InputError
+from slotwise.packing.kernels.settling import settle
 from slotwise.packing.kernels.simplex import maximise
 
 # Tableau and candidate entries worked on before the search for vertices stops (some seconds).
 BUDGET = 2_000_000_000
 DIRECTIONS = 128  # Random weights to start from: they find most vertices for next to nothing.
 FEW = 200  # cells of a tableau that plain Python pivots before the compiler would be ready
+FEW_ENTRIES = (
+    20_000  # counts of candidates that are multiplied out at once: a kernel gains less than loading it takes
+)
 SLOW = 50  # What an entry costs once 64 bits are too few.
 
 Matrix = NDArray[Any]  # of int64, or of Python integers where 64 bits are too few
@@ -56,7 +60,6 @@ def thin(configurations: ArrayLike, budget: int = BUDGET) -> Hull:
     if len(points) <= 1 or not points.any():
         return Hull(np.ascontiguousarray(points[:1]), True)
     points = np.ascontiguousarray(points)
-    J = points.shape[1]
     if (points < 0).any():
         raise InputError("has negative counts", where="configurations", remedy="give counts of 0 or more")
     chosen = np.unique(np.argmax(_product(points, _directions(points)), axis=0))
@@ -65,12 +68,11 @@ def thin(configurations: ArrayLike, budget: int = BUDGET) -> Hull:
     spent = 0
     while len(open_) and spent < budget:
         prices, denominator, work = _optimum(vertices, open_[0])
-        costs = _product(open_, prices)
-        settled = (costs >= 0).all(axis=1) & (costs[:, J] <= denominator)
-        spent += work + costs.size * J * (SLOW if prices.dtype == object else 1)
-        if costs[0, J] > denominator:
+        settled, values = _settled(open_, prices, denominator)
+        spent += work + len(open_) * prices.size * (SLOW if prices.dtype == object else 1)
+        if values[0] > denominator:
             # Settled rows weigh no more than the denominator, so the best row is not among them.
-            new = _best(open_, prices[:, J])
+            new = int(np.argmax(values))
             vertices = np.vstack([vertices, open_[new]])
             settled[new] = True
         open_ = open_[~settled]
@@ -83,19 +85,30 @@ def _directions(points: NDArray[np.int64]) -> NDArray[np.int64]:
     J = points.shape[1]
     rng = np.random.default_rng(0)
     random = rng.integers(0, 1 << 16, size=(DIRECTIONS, J))
-    scaled = random // np.maximum(points.max(axis=0), 1)  # so that no type outweighs the others
+    scaled = random // np.maximum(points.max(axis=0), 1)  # so that no type outweighs the rest
     sparse = random * (rng.random((DIRECTIONS, J)) < 0.5)
     rows = [np.eye(J, dtype=np.int64), random[: DIRECTIONS // 4], scaled, sparse[: DIRECTIONS // 4]]
     return np.vstack(rows).T
 
 
-def _best(points: NDArray[np.int64], weights: Matrix) -> int:
-    return int(np.argmax(_product(points, weights)))
+def _settled(open_: NDArray[np.int64], prices: Matrix, denominator: int) -> tuple[NDArray[np.bool_], Matrix]:
+    """Which candidates lie under the hull by this basis, and the value of each, times the denominator."""
+    if JIT and open_.size > FEW_ENTRIES and prices.dtype != object and _widest(open_, prices) < 2**62:
+        settled, values = np.zeros(len(open_), np.bool_), np.zeros(len(open_), np.int64)
+        settle(open_, np.ascontiguousarray(prices.T), denominator, settled, values)
+        return settled, values
+    costs = _product(open_, prices)
+    return (costs >= 0).all(axis=1) & (costs[:, -1] <= denominator), costs[:, -1]
+
+
+def _widest(points: NDArray[np.int64], matrix: Matrix) -> int:
+    """A bound on the entries of points @ matrix."""
+    return int(points.sum(axis=1).max()) * max(abs(int(matrix.max())), abs(int(matrix.min())))
 
 
 def _product(points: NDArray[np.int64], matrix: Matrix) -> Matrix:
     """points @ matrix, exactly."""
-    widest = int(points.sum(axis=1).max()) * max(abs(int(matrix.max())), abs(int(matrix.min())))
+    widest = _widest(points, matrix)
     if widest < 2**53:  # exact in floats, whose products are far quicker
         product: Matrix = (points.astype(np.float64) @ matrix.astype(np.float64)).astype(np.int64)
     elif widest < 2**62:

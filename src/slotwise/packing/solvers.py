@@ -38,22 +38,21 @@ TABLE_ROWS = 200_000  # The longest table that is searched at every decision.
 DP_CELLS = 4_000_000  # The largest grid of `dp`, in cells (16 bytes each).
 APPROXIMATE_CELLS = 4_000_000  # The most multiples that one resource's scheme may keep.
 APPROXIMATE_NODES = 10_000_000  # The most nodes that a trial of the branch and bound may take (about a second).
-AUTO_STEPS = 8_000_000
-AUTO_PREDICATE_CALLS = 20_000
-AUTO_ENTRIES = 500_000
-AUTO_HULL = 100_000_000
-AUTO_ROWS = 20_000
-AUTO_DP = 1_000_000
-AUTO_SHORT = 15_000
-AUTO_FOLLOWED = 400
+# The limits of `auto`, beyond which it takes another method.
+AUTO_STEPS = 8_000_000  # steps to list configurations
+AUTO_PREDICATE_CALLS = 20_000  # calls of a predicate to list configurations
+AUTO_ENTRIES = 500_000  # counts to thin
+AUTO_HULL = 100_000_000  # work on thinning them
+AUTO_ROWS = 20_000  # configurations to search
+AUTO_DP = 1_000_000  # cells of the grid of `dp`
+AUTO_SHORT = 15_000  # counts of a table that is no slower than a search
+AUTO_FOLLOWED = 400  # candidates with jobs of a type, on average, if their weights are kept up to date
+# Nodes of a search, at first and at last: about a millisecond, on weights that are hard.
 AUTO_NODES, AUTO_LAST_NODES = 20_000, 200_000
-# What `auto` spends: steps or predicate calls to list, counts to thin, work on it; rows or dp steps to search;
-# counts of a table that is no slower than a search, and candidates with jobs of a type, on average, where their
-# weights are kept up to date; nodes of a search (about a millisecond, on weights that are hard); what may be
-# missed of the best, where all of that is too much.
+# Shares of the best weight that `auto` may miss if no exact method is within its limits, tried in this order.
 AUTO_EPSILON = (0.005, 0.01, 0.02)
 
-REPLACERS = 8  # So many types that could take its place are looked at for each type, before a search.
+REPLACERS = 8  # types in each type's list of types that could replace it
 
 I8 = NDArray[np.int64]
 F8 = NDArray[np.float64]
@@ -143,9 +142,9 @@ def make_solver(
 ) -> Solver:
     """The solver of that name for this server class.
 
-    `followed`: whoever asks keeps the weights of listed candidates up to date from question to question, so that `auto`
-    may list more of them. `epsilon` is for `approximate`. `budget` bounds what is spent here: configurations looked at (`enumerate`,
-    `hull`, `auto`), cells (`dp`, `approximate` on one resource) or nodes of a trial (`approximate`).
+    `followed`: the caller keeps the weights of listed candidates up to date from question to question, so that `auto`
+    may list more of them. `epsilon` is for `approximate`. `budget` bounds what is spent here: configurations looked at
+    (`enumerate`, `hull`, `auto`), cells (`dp`, `approximate` on one resource) or nodes of a trial (`approximate`).
     """
     if name not in SOLVERS:
         raise InputError(f'no solver is called "{name}"', where="solver", remedy=f"use one of {', '.join(SOLVERS)}")
@@ -155,6 +154,12 @@ def make_solver(
         nothing = np.zeros((1, space.n_types), np.int64)
         return _of_table(name, name, nothing, 1.0, True, "no type fits this server, so it stays empty", space)
     return _auto(space, epsilon, budget, followed) if name == "auto" else _MAKERS[name](space, epsilon, budget)
+
+
+def stand_in(name: str, space: Space) -> Solver:
+    """A solver of the empty configuration, until the solver of that name is made."""
+    nothing = np.zeros((1, space.n_types), np.int64)
+    return _of_table(name, name, nothing, 1.0, True, "not made yet", space)
 
 
 def _of_table(name: str, asked: str, table: I8, r: float, fixed_set: bool, reason: str, space: Space) -> Solver:
@@ -189,7 +194,7 @@ def _thinned(listed: int, hull: tuple[I8, bool]) -> str:
     rows, complete = hull
     if complete:
         return f"{len(rows)} vertices of the hull of {listed} maximal configurations"
-    return f"{len(rows)} of {listed} maximal configurations; the others are no vertices of their hull"
+    return f"{len(rows)} of {listed} maximal configurations; the rest are no vertices of their hull"
 
 
 def _listed(name: str, space: Space, budget: int | None) -> I8:
@@ -261,7 +266,7 @@ def _greedy_fill(space: Space, epsilon: float, budget: int | None) -> Solver:
     r, why = _guarantee(space)
     if space.demand is None:
         table = _filled_by_predicate(space)
-        reason = f"{len(table)} configurations, each type first and the others filled in; {why}"
+        reason = f"{len(table)} configurations, each type first, then all other types; {why}"
         return _of_table("greedy-fill", "greedy-fill", table, r, True, reason, space)
     J, R = space.demand.shape
     reason = f"by relative value, each type as often as it fits; {why}"
@@ -270,7 +275,8 @@ def _greedy_fill(space: Space, epsilon: float, budget: int | None) -> Solver:
 
 
 def _filled_by_predicate(space: Space) -> I8:
-    """Each type as often as it fits, then the others in turn, upwards and downwards from it: a fixed set."""
+    """Return a fixed set of configurations: each type as often as it fits, then the other types in turn, upwards and
+    downwards from it."""
     types = [int(j) for j in space.fitting]
     rows = set()
     for i in range(len(types)):
@@ -322,9 +328,11 @@ def _searching(space: Space, nodes: int) -> I8:
 
 @lru_cache(maxsize=8)
 def _replacers(space: Space) -> tuple[int, ...]:
-    """How many others are listed for each type; for each type so many that ask for no more, the largest of them first, since these weigh most as a rule,
-    then the type itself, which never replaces it, where there are no more; where the lists end of those that a type may replace, and these
-    lists. A type i is 2 i + 1 where it asks for less in some resource than the one that it replaces, else 2 i."""
+    """Return the lists of `unbeaten` as one row of numbers: the length of each type's list; these lists (`smaller`);
+    the ends of the lists of types that a type may replace (`larger_ends`); those lists (`larger`). A type's list holds
+    types that ask for no more, the largest first, since these weigh most as a rule. The type itself, which never
+    replaces itself, fills up the list. A type i is 2 i + 1 if it asks for less in some resource than the type that it
+    may replace, else 2 i."""
     assert space.demand is not None
     assert space.capacity is not None
     demand, types = space.demand, range(space.n_types)

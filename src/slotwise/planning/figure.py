@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from slotwise.display.palette import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
 from slotwise.files import whole
-from slotwise.planning.tradeoff import Tradeoff
+from slotwise.planning.tradeoff import Setting, Tradeoff
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
 MARKERS = "osD^vP*"
@@ -34,38 +39,8 @@ def draw(found: Tradeoff, path: str | Path) -> None:
                 some = [setting for setting in mine if (setting.share is not None) == proven]
                 if not some:
                     continue
-                x = [setting.share or 0.0 for setting in some]
-                intervals = [setting.result.mean_queue for setting in some]
-                # on a log scale what reaches 0 would reach down for ever
-                below = [min(one.mean - (one.low or one.mean), 0.8 * one.mean) for one in intervals]
-                above = [(one.high or one.mean) - one.mean for one in intervals]
-                axes.errorbar(
-                    x,
-                    [interval.mean for interval in intervals],
-                    yerr=[below, above],
-                    color=colour,
-                    marker=marker,
-                    markerfacecolor=colour if proven else "white",
-                    linestyle=style,
-                    linewidth=1.6,
-                    markersize=7,
-                    capsize=2,
-                    label=f"solver {solver}" + ("" if proven else " (nothing proven)"),
-                )
-                above_it = False
-                for n, setting in enumerate(some):
-                    if proven or n in (0, len(some) - 1):
-                        # neighbours that are close take turns: below the mark to the right, above it to the left
-                        above_it = not proven or (n > 0 and x[n] - x[n - 1] < CLOSE and not above_it)
-                        axes.annotate(
-                            f"{setting.beta:g}",
-                            (setting.share or 0.0, setting.result.mean_queue.mean),
-                            textcoords="offset points",
-                            xytext=(-5 if proven else 6, 6) if above_it else (6, -15),
-                            ha="right" if proven and above_it else "left",
-                            fontsize=10,
-                            color=colour,
-                        )
+                name = f"solver {solver}" + ("" if proven else " (nothing proven)")
+                _draw_line(axes, some, name, colour=colour, marker=marker, style=style, proven=proven)
         grows = [setting for setting in found.settings if setting.result.grows]
         if grows:
             axes.scatter(
@@ -102,3 +77,41 @@ def draw(found: Tradeoff, path: str | Path) -> None:
         figure.legend(loc="outside lower center", ncols=2, fontsize=10.5, frameon=False)
         with whole(path) as place:
             figure.savefig(place, dpi=150, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
+
+
+def _draw_line(
+    axes: Axes, some: Sequence[Setting], name: str, *, colour: str, marker: str, style: str, proven: bool
+) -> None:
+    """Draw the settings of one solver, each with its value of the option."""
+    x = [setting.share or 0.0 for setting in some]
+    intervals = [setting.result.mean_queue for setting in some]
+    # on a log scale what reaches 0 would reach down for ever
+    below = [min(one.mean - (one.low or one.mean), 0.8 * one.mean) for one in intervals]
+    above = [(one.high or one.mean) - one.mean for one in intervals]
+    axes.errorbar(
+        x,
+        [interval.mean for interval in intervals],
+        yerr=[below, above],
+        color=colour,
+        marker=marker,
+        markerfacecolor=colour if proven else "white",
+        linestyle=style,
+        linewidth=1.6,
+        markersize=7,
+        capsize=2,
+        label=name,
+    )
+    above_it = False
+    for n, setting in enumerate(some):
+        if proven or n in (0, len(some) - 1):
+            # neighbours that are close take turns: below the mark to the right, above it to the left
+            above_it = not proven or (n > 0 and x[n] - x[n - 1] < CLOSE and not above_it)
+            axes.annotate(
+                f"{setting.beta:g}",
+                (setting.share or 0.0, setting.result.mean_queue.mean),
+                textcoords="offset points",
+                xytext=(-5 if proven else 6, 6) if above_it else (6, -15),
+                ha="right" if proven and above_it else "left",
+                fontsize=10,
+                color=colour,
+            )

@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from slotwise.errors import SlotwiseError
 from slotwise.region.pricing import Pricing, Vector
 
-CLOSE = 1e-9
-ROUNDS = 2_000
+CLOSE = 1e-9  # relative: a configuration that gains less is not added
+ROUNDS = 2_000  # of column generation, at most
 
 
 @dataclass(frozen=True)
-class Limit:
+class CheapestMix:
     """The solution of the linear program."""
 
     servers: Vector
@@ -37,11 +37,14 @@ class Limit:
 
 
 def serves(rho: Vector, pricings: Sequence[Pricing]) -> NDArray[np.bool_]:
-    """Which classes can hold a type that arrives; more servers of the others would only dilute the utilisation."""
+    """Return which classes can hold a type that arrives. More servers of any other class would only dilute the
+    utilisation."""
     return np.array([(pricing.space.counts[rho > 0] > 0).any() for pricing in pricings])
 
 
-def cheapest(rho: Vector, need: Vector, pricings: Sequence[Pricing], capacity: Vector, costs: Vector) -> Limit:
+def cheapest(
+    rho: Vector, need: Vector, pricings: Sequence[Pricing], capacity: Vector, costs: Vector
+) -> CheapestMix:
     """The cheapest mix; `capacity` has a row for each class, in the units of `need`."""
     from scipy.optimize import linprog  # slow to import
 
@@ -83,4 +86,4 @@ def cheapest(rho: Vector, need: Vector, pricings: Sequence[Pricing], capacity: V
     scale = float(np.max(worth / costs))
     proven = float(dual @ wanted) / max(scale, 1e-300)
     servers = size * np.bincount(of, weights=answer.x, minlength=len(pricings))
-    return Limit(servers.astype(np.float64), proven, w)
+    return CheapestMix(servers.astype(np.float64), proven, w)

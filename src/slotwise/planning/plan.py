@@ -20,9 +20,9 @@ from slotwise.display.numbers import finite, number
 from slotwise.errors import InputError, SlotwiseError
 from slotwise.model import MOST_SERVERS, Overrides, Scenario, span, with_unit
 from slotwise.planning import search, showing
-from slotwise.planning.limit import Limit, cheapest
+from slotwise.planning.limit import CheapestMix, cheapest
 from slotwise.planning.targets import Targets, check_targets, estimate, meaning, measure, shown, unit_of
-from slotwise.planning.trials import LOOKS, Counts, Question, Trial, Trials
+from slotwise.planning.trials import LOOKS, Counts, TargetQuestion, Trial, Trials
 from slotwise.region.ray import Columns
 from slotwise.region.region import locate
 from slotwise.simulation.judge.statistics import Interval
@@ -79,7 +79,7 @@ class Plan:
     confidence: float
     class_names: tuple[str, ...]
     best: Trial
-    limit: Limit
+    limit: CheapestMix
     tried: tuple[Trial, ...]
     """in the order in which they were tried"""
     cheapest: bool
@@ -245,14 +245,13 @@ def plan(
     checked = check_targets(targets, [job_type.name for job_type in jobs.types], ready.time_unit)
     costs, priced = _costs(ready)
     names = tuple(server.name for server in ready.cluster.servers)
-    question = Question(ready, jobs, choice, checked, confidence, costs)
+    question = TargetQuestion(ready, jobs, choice, checked, confidence, costs)
     trials = Trials(question, workers, looks, on_trial)
     need = trials.used / checked["utilisation"] if "utilisation" in checked else np.zeros_like(trials.used)
     limit = cheapest(trials.rho, need, trials.pricings, jobs.sizes.capacity.astype(np.float64), np.array(costs))
     mix, start = search.scaled_mix(limit, bounds)
     try:
-        best = search.confirmed(trials, mix, start)
-        complete = True
+        best, complete = search.confirmed(trials, mix, start), True
         if len(costs) > 1:
             best, complete = search.cheaper(trials, best, limit, mixes, bounds)
     except InterruptedRunError:

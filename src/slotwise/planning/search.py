@@ -6,13 +6,13 @@ random numbers; where that fails the search goes on.
 One class: from the least number that theory allows, steps of doubling length until the targets are met, then
 bisection between the last that failed and the first that did not.
 
-Several classes: the same along the mix of the linear program, scaled up and rounded up. Then every mix that costs
-less than the best one so far and is not ruled out is a candidate: ruled out are those that theory excludes and those
-with no more of any class than a mix that failed. The candidate with the most room to spare is tried next; if it
-meets the targets it is the best so far, else it rules out all below it. After one that met them the next must save more, twice what was saved
-last; after one that failed any saving will do. When no candidate is left, the mix is the
-cheapest; when the budget of trials is used up first, or several in a row have failed, it is the best found. Only that one is confirmed, for it takes longest; if it
-does not hold, the search goes on from the one before.
+Several classes: the same along the mix of the linear program, scaled up and rounded up. Then every mix that costs less
+than the best one so far and is not ruled out is a candidate. Theory rules out some mixes; a mix that failed rules out
+every mix with no more servers of any class. The candidate with the most capacity to spare is tried next. If it meets
+the targets, it is the best so far, and the next candidate must save twice what was saved last. If it fails, the next
+may save anything. When no candidate is left, the best mix is the cheapest. When the budget of trials is used up first,
+or several trials in a row have failed, it is the best found. Only the best mix is confirmed, since a confirmation takes
+longest. If it does not hold, the search goes on from the mix before.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 
 from slotwise.errors import InputError, SlotwiseError
 from slotwise.model import MOST_SERVERS
-from slotwise.planning.limit import Limit, serves
+from slotwise.planning.limit import CheapestMix, serves
 from slotwise.planning.trials import Counts, Trial, Trials
 
-MOST_CANDIDATES = 200_000
-CONFIRMATIONS = 12
+MOST_CANDIDATES = 200_000  # mixes that are listed at once
+CONFIRMATIONS = 12  # after which the search ends without a plan that holds
 # mixes that fail one after the other, each with less room to spare, before the search for a cheaper one ends
 PATIENCE = 8
 MOST_TIMES = 64  # how often the least number of servers is multiplied before the targets count as out of reach
@@ -106,9 +106,10 @@ def _out_of_reach(trials: Trials, counts: Counts) -> str:
     )
 
 
-def scaled_mix(limit: Limit, bounds: Bounds) -> tuple[Callable[[int], Counts], int]:
-    """The mix of the linear program, scaled so that its largest class has i servers, within what may be; and the i of the program,
-    or 1 where more servers than it asks for are there already. Where classes are full the others go on."""
+def scaled_mix(limit: CheapestMix, bounds: Bounds) -> tuple[Callable[[int], Counts], int]:
+    """Return a function of i, and the first i to try. The function scales the mix of the linear program so that its
+    largest class has i servers, within the bounds; if a class is full, all other classes go on growing. The first i is
+    that of the program, or 1 if some servers are there already."""
     largest = float(limit.servers.max())
     share = limit.servers / largest
 
@@ -146,7 +147,7 @@ def confirmed(trials: Trials, mix: Callable[[int], Counts], start: int) -> Trial
 
 
 def cheaper(
-    trials: Trials, best: Trial, limit: Limit, budget: int, bounds: Bounds, patience: int = PATIENCE
+    trials: Trials, best: Trial, limit: CheapestMix, budget: int, bounds: Bounds, patience: int = PATIENCE
 ) -> tuple[Trial, bool]:
     """The cheapest mix that meets the targets, from one that does, confirmed; and whether no cheaper one can have been missed."""
     costs = np.array(trials.question.costs)
@@ -187,8 +188,8 @@ def cheaper(
 def _below(
     best: Trial, costs: NDArray[np.float64], serving: NDArray[np.bool_], bounds: Bounds
 ) -> tuple[NDArray[np.int64], bool]:
-    """Every mix that costs less, with no more than must be of classes that serve nobody; where they are too many, those near the best one
-    (and False)."""
+    """Return every cheaper mix and True, or, if these are too many, the mixes near the best one and False. Classes that
+    can hold no arriving type have no more servers than they must."""
     least = np.array(bounds.least)
     most = np.maximum(least, np.where(serving, np.floor(best.cost / costs), 0).astype(np.int64))
     if bounds.most is not None:

@@ -1,8 +1,8 @@
 """Throughput that is proven against delay that is measured, over beta and the solver of a max-weight policy.
 
-A larger beta stalls servers sooner. That proves more (the region r beta C, or beta C^ where the solver is an argmax
-over a fixed set) and costs time in which stalled servers drain; a weaker solver is quicker and proves less. Which
-setting is best depends on the workload, so each is run on the user's own, all on the same jobs.
+A larger beta stalls servers sooner. That proves more (the region r beta C, or beta C^ if the solver is an argmax over a
+fixed set) and costs time in which stalled servers drain. A weaker solver is quicker and proves less. Which setting is
+best depends on the workload, so each is run on the user's own, all on the same jobs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from slotwise.region.region import Region, locate
 from slotwise.simulation.judge.drift import Stability
 from slotwise.simulation.result import Result, paired_queues
 from slotwise.simulation.run.choice import Choice
-from slotwise.simulation.run.engines import Engine, OnProgress
+from slotwise.simulation.run.engines import OnProgress, Workers
 from slotwise.simulation.simulate import as_scenario, run_policies
 from slotwise.theory.guarantee import proven_share
 from slotwise.theory.load import columns_of, scaled_rates, with_load
@@ -161,7 +161,7 @@ def tradeoff(
     pairs = [(solver, beta) for solver in solvers for beta in betas]
     choices = [Choice.of(ready, chosen, **{key: beta, "solver": solver}) for solver, beta in pairs]
     shares = [proven_share(region, claim) for choice in choices if (claim := _max_weight(choice))]
-    results = run_policies(ready, choices, Engine(workers=workers), on_progress)
+    results = run_policies(ready, choices, Workers(workers=workers), on_progress)
     settings = tuple(
         Setting(key, beta, solver, share, why, result)
         for (solver, beta), (share, why), result in zip(pairs, shares, results, strict=True)

@@ -1,19 +1,19 @@
 """Do so many servers meet the targets? Decided by as many replications as it takes, and remembered.
 
-Replications are as long as the workload asks for (`slotwise.simulation.run.sequential`), whatever the scenario says: too short a run
-would call a cluster good that is still filling up. While a run is too short to tell whether the queue grows it is made longer; servers
-of which that cannot be told do not meet anything. Then replications are added while the decision is in doubt: after each look (4, 8, 16,
-32, 64 of them; just one on a trace where nothing is left to chance) the targets are met if every interval lies below its limit, missed if one
-lies above. With L looks each interval has confidence 1 - alpha / L, so that over all looks together a decision is
-wrong with probability alpha at most (Bonferroni). What is in doubt after the last look is not taken for met.
-Replication i meets the same jobs whatever the servers (common random numbers), which makes neighbouring numbers of
-servers comparable.
+Replications are as long as the workload asks for (`slotwise.simulation.run.sequential`), whatever the scenario says:
+too short a run would call a cluster good that is still filling up. A run that is too short to tell whether the queue
+grows is made longer; if that cannot be told in the end, the targets count as missed. Then replications are added while
+the decision is in doubt: there are looks after 4, 8, 16, 32 and 64 of them, or just one on a trace where nothing is
+left to chance. At a look the targets are met if every interval lies below its limit, and missed if an interval lies
+above. With L looks each interval has confidence 1 - alpha / L, so that over all looks together a decision is wrong with
+probability alpha at most (Bonferroni). What is in doubt after the last look is not taken for met. Replication i meets
+the same jobs whatever the servers (common random numbers), which makes neighbouring numbers of servers comparable.
 
 What was chosen among many is likely to have been lucky. So what the search would propose is run again, with other random numbers and
 longer (`confirm`), and only what holds there is proposed.
 
-Before anything is run, theory may say no: the load is outside the capacity region, utilisation (which is known
-exactly, by Little's law) is too high, or a lower bound on the mean queue is above the target.
+Before anything is run, theory may say no. The load may be outside the capacity region, a lower bound on the mean queue
+may be above the target, or utilisation, which is known exactly by Little's law, may be too high.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import numpy as np
 from slotwise.model import Scenario
 from slotwise.packing import spaces_of
 from slotwise.planning.targets import Targets, estimate, meaning, measure, shown
-from slotwise.region.pricing import Listed, Pricing, pricing_of
+from slotwise.region.pricing import ListedPricing, Pricing, pricing_of
 from slotwise.region.ray import Columns
 from slotwise.region.region import locate
 from slotwise.simulation.judge.bounding import LowerBounds
@@ -40,7 +40,7 @@ from slotwise.simulation.measure.measurements import Measurements
 from slotwise.simulation.measure.periods import without_rhythm
 from slotwise.simulation.run import engines
 from slotwise.simulation.run.choice import Choice
-from slotwise.simulation.run.engines import Batch, Engine
+from slotwise.simulation.run.engines import Replications, Workers
 from slotwise.simulation.run.replication import Task
 from slotwise.simulation.run.sequential import LONGER, MOST_EVENTS, MOST_WORK, first_events
 from slotwise.simulation.simulate import InterruptedRunError
@@ -48,13 +48,13 @@ from slotwise.theory.bounds import changes_of
 from slotwise.workloads.jobs import Jobs
 
 Counts = tuple[int, ...]
-FIRST_LOOK = 4
-LOOKS = 5
-MARGIN = 1e-9
+FIRST_LOOK = 4  # replications before the first look; each look doubles them
+LOOKS = 5  # at most: 64 replications
+MARGIN = 1e-9  # relative, for rounding
 CONFIRM = 1_000_000  # the first replication of those that confirm a plan
 
 
-class Answer(enum.StrEnum):
+class TargetAnswer(enum.StrEnum):
     """What can be said of some servers."""
 
     MEETS = "meets"
@@ -69,7 +69,7 @@ class Trial:
 
     servers: Counts
     cost: float
-    verdict: Answer
+    verdict: TargetAnswer
     why: str
     replications: int = 0
     estimates: dict[str, Interval] | None = None
@@ -78,11 +78,11 @@ class Trial:
     @property
     def meets(self) -> bool:
         """Shown to meet every target."""
-        return self.verdict is Answer.MEETS
+        return self.verdict is TargetAnswer.MEETS
 
 
 @dataclass(frozen=True)
-class Question:
+class TargetQuestion:
     """What is to be planned."""
 
     scenario: Scenario
@@ -128,14 +128,14 @@ class Trials:
 
     def __init__(
         self,
-        question: Question,
+        question: TargetQuestion,
         workers: int | None = None,
         looks: int = LOOKS,
         on_trial: Callable[[Counts, int], None] | None = None,
     ) -> None:
         self.question = question
         self.done: dict[Counts, Trial] = {}
-        self._engine, self._on_trial = Engine(workers=workers), on_trial
+        self._engine, self._on_trial = Workers(workers=workers), on_trial
         self._looks = [FIRST_LOOK * 2**i for i in range(looks)]
         self._events = None if question.is_trace else first_events(question.jobs)
         self._confirmed: set[Counts] = set()
@@ -171,7 +171,7 @@ class Trials:
         queue = min(
             asked.targets.get("mean_queue", math.inf), asked.targets.get("mean_wait", math.inf) * asked.jobs.rate
         )
-        if queue < math.inf and all(isinstance(one, Listed) for one in self.pricings):
+        if queue < math.inf and all(isinstance(one, ListedPricing) for one in self.pricings):
             bounds = LowerBounds(asked.with_servers(counts), asked.jobs, columns)
             bound = bounds.before(knows_durations=self._knows_durations)
             if bound.mean_queue > queue * (1 + MARGIN):
@@ -188,7 +188,7 @@ class Trials:
         if counts not in self.done:
             why = self.impossible(counts)
             cost = self.question.cost(counts)
-            self.done[counts] = Trial(counts, cost, Answer.IMPOSSIBLE, why) if why else self._simulate(counts)
+            self.done[counts] = Trial(counts, cost, TargetAnswer.IMPOSSIBLE, why) if why else self._simulate(counts)
         return self.done[counts]
 
     def confirm(self, counts: Counts) -> Trial:
@@ -213,7 +213,7 @@ class Trials:
             while True:
                 if self._on_trial is not None:
                     self._on_trial(counts, look)
-                done = engines.run([Batch(task, range(first + len(runs), first + look))], self._engine)
+                done = engines.run([Replications(task, range(first + len(runs), first + look))], self._engine)
                 if done.interrupted:
                     raise InterruptedRunError([])
                 runs += done.runs[0]
@@ -222,7 +222,7 @@ class Trials:
                 if not short or task.events is None or task.events >= MOST_EVENTS:
                     break
                 task, runs = replace(task, events=min(LONGER * task.events, MOST_EVENTS)), []
-            if verdict is not Answer.DOUBT or len(runs) < look:  # fewer: any other run would be the same
+            if verdict is not TargetAnswer.DOUBT or len(runs) < look:  # fewer: any other run would be the same
                 break
             if task.events is not None and 2 * look * task.events > MOST_WORK:
                 break
@@ -237,21 +237,21 @@ class Trials:
             return Interval(figure, figure, figure)
         return estimate(runs, key, self.level, self.question.type_names)
 
-    def _judge(self, estimates: dict[str, Interval], runs: list[Measurements]) -> tuple[Answer, str, bool]:
+    def _judge(self, estimates: dict[str, Interval], runs: list[Measurements]) -> tuple[TargetAnswer, str, bool]:
         """The answer, why, and whether longer runs are what it takes."""
         targets, unit = self.question.targets, self.question.scenario.time_unit
         for key, interval in estimates.items():
             if interval.low is not None and interval.low > targets[key] * (1 + MARGIN):
-                return Answer.MISSES, f"{meaning(key)} is above {shown(key, targets[key], unit)}", False
+                return TargetAnswer.MISSES, f"{meaning(key)} is above {shown(key, targets[key], unit)}", False
         seen = without_rhythm(runs, self.question.jobs.period)
         found = judge(
             seen, self.question.jobs.types, impossible=False, is_trace=self.question.is_trace, time_unit=unit
         )
         if found.verdict is Stability.NEVER_STARTS or (self.question.firm and found.verdict is Stability.GROWS):
-            return Answer.MISSES, found.why, False
+            return TargetAnswer.MISSES, found.why, False
         if self.question.firm and found.verdict is Stability.TOO_SHORT:
-            return Answer.DOUBT, found.why, True
+            return TargetAnswer.DOUBT, found.why, True
         for key, interval in estimates.items():
             if interval.high is None or interval.high > targets[key] * (1 + MARGIN):
-                return Answer.DOUBT, f"{meaning(key)} is too close to {shown(key, targets[key], unit)}", False
-        return Answer.MEETS, "", False
+                return TargetAnswer.DOUBT, f"{meaning(key)} is too close to {shown(key, targets[key], unit)}", False
+        return TargetAnswer.MEETS, "", False

@@ -56,7 +56,7 @@ class Pricing(Protocol):
         ...
 
 
-class Listed:
+class ListedPricing:
     """All (maximal) configurations in a table; exact, unless the table is known to be a part only."""
 
     def __init__(self, space: Space, table: Counts, complete: bool = True) -> None:
@@ -78,7 +78,7 @@ class Listed:
         return Priced(self.table[row], value, limit)
 
 
-class Searched:
+class SearchedPricing:
     """Branch and bound on additive demands (`search`): exact if it ends within its nodes, else with a limit."""
 
     def __init__(self, space: Space) -> None:
@@ -86,7 +86,7 @@ class Searched:
         assert space.capacity is not None
         self.space = space
         self._room = np.flatnonzero(space.capacity > 0)
-        """resources of which there is some; a type that fits asks nothing of the others"""
+        """the resources with a capacity above 0; a type that fits asks nothing of any other"""
         self._capacity = space.capacity[self._room]
         self._demand = np.ascontiguousarray(space.demand[:, self._room])
 
@@ -142,11 +142,11 @@ def pricing_of(space: Space) -> Pricing:
     additive = space.predicate is None
     listed = enumerate_maximal(space, LISTED if additive else None, partial=not additive)
     if not listed.complete and additive:
-        return Searched(space)
+        return SearchedPricing(space)
     rows = listed.configurations
     if listed.complete and len(rows) <= THINNED:
         rows = thin(rows).configurations  # the vertices say the same in fewer words
-    return Listed(space, rows, listed.complete)
+    return ListedPricing(space, rows, listed.complete)
 
 
 def total_value(pricings: Sequence[Pricing], counts: Sequence[int], prices: Vector) -> float:

@@ -5,10 +5,10 @@ alike, so only the mix x_c of each class counts (shares that add up to 1):
 
     max t   such that   sum_c n_c sum_k x_ck k >= base + t * direction,   sum_k x_ck = 1   for each class c.
 
-There are far too many configurations k to write down. Columns are generated instead: the linear program over those
-met so far gives prices w, each class is asked for its best configuration at those prices, and what is worth more
-than the program believes is added. Both sides are proven at every step: the mix found carries base + t * direction
-for a t that is computed from the mix alone, and for any prices w >= 0 with w.direction > 0
+There are far too many configurations k to write down. Columns are generated instead. The linear program over the
+configurations met so far gives prices w; the best configuration of each class at those prices is searched, and added if
+it is worth more than the program believes. Both sides are proven at every step. The mix found carries base + t *
+direction for a t that is computed from the mix alone, and for any prices w >= 0 with w.direction > 0
 
     t <= (W(w) - w.base) / (w.direction),    W(w) = sum over servers of max_k w.k.
 
@@ -34,7 +34,7 @@ SMOOTHING = 0.8
 Stages = Sequence[tuple[int, int]]
 THOROUGH: Stages = ((EFFORT // 100, 2_000), (EFFORT // 10, 30), (EFFORT, 1))
 QUICK: Stages = ((EFFORT // 100, 1),)
-ROUNDING = 1e-11
+ROUNDING = 1e-11  # relative: a configuration that gains less is not added
 NOTHING = 1e-15  # a load per server below which the rest of a server is as good as all of it
 GAP = 1e-10  # relative distance of what a solved program says of itself and what its shares carry, at most
 

@@ -5,8 +5,8 @@ intensity is the least zeta with rho in zeta C: below 1 some policy keeps the qu
 1 / zeta is how far the ray from 0 through rho stays inside, and the mix and the prices at its end are two proofs:
 
 - the witness: shares of the servers of each class that hold each configuration; together they carry rho / zeta;
-- the prices w, scaled to W(w) = sum over servers of max_k w.k = 1: w_j is the share of the whole cluster that one
-  type-j job takes at the bottleneck, w.rho = zeta, and when zeta > 1 they separate rho from C.
+- the prices w, scaled to W(w) = sum over servers of max_k w.k = 1. w_j is the share of the whole cluster that one
+  type-j job takes at the bottleneck, and w.rho = zeta. When zeta > 1, the prices separate rho from C.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def locate(rho: Vector, columns: Columns) -> Region:
         return Region(rho, 0.0, 0.0, np.zeros_like(rho), (nothing,) * len(columns.counts), columns)
     # The simplex method takes a very small load for zero. Such a load is raised a little, which is on the safe side.
     ray = shoot(columns, np.where(rho > 0, np.maximum(rho, LEAST_LOAD * rho.max()), 0.0))
-    if ray.limit == 0:  # some type fits nowhere: its price alone separates, whatever the others cost
+    if ray.limit == 0:  # some type fits nowhere: its price alone separates, whatever the prices of all other types
         return Region(rho, np.inf, np.inf, ray.prices, (), columns)
     return Region(
         rho=rho,
@@ -111,8 +111,8 @@ class Headroom:
 def headroom_by_type(region: Region, stages: Stages | None = None) -> list[Headroom]:
     """max {t : rho + t e_j in C} for each type j; 0 outside the region. Of many types limits only.
 
-    The proofs of the intensity zeta give limits for nothing. The witness carries rho with zeta of the servers, so the others can be filled with
-    type j alone; and w.(rho + t e_j) <= W(w) = 1 for the prices w.
+    The proofs of the intensity zeta give limits for nothing. The witness carries rho with zeta of the servers, so the
+    rest can be filled with type j alone; and w.(rho + t e_j) <= W(w) = 1 for the prices w.
     """
     J, columns = len(region.rho), region.columns
     if region.lower > 1 or not columns.classes:

@@ -26,7 +26,7 @@ PIVOTS = 50_000  # of one call of `solve`, at most
 ANEW = 500  # pivots after which the inverse is made anew
 STUCK = 40  # steps of length 0 after which Bland's rule takes over
 OPTIMAL = 1e-12
-LEAST_PIVOT = 1e-10
+LEAST_PIVOT = 1e-10  # an entry below it counts as 0
 T = 0  # the column of t; those of the slacks follow it, then the configurations
 
 

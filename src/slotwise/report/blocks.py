@@ -110,7 +110,7 @@ class Prose:
 
 
 @dataclass(frozen=True)
-class Claims:
+class ClaimTable:
     """What the paper says of these results, and what was found."""
 
     kind: ClassVar[str] = "claims"
@@ -129,7 +129,7 @@ class Steps:
     data: pl.DataFrame
 
 
-Block = Figure | Table | Prose | Claims | Steps
+Block = Figure | Table | Prose | ClaimTable | Steps
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Page:
+class ReportPage:
     """The whole report."""
 
     title: str
@@ -158,7 +158,7 @@ class Page:
             claim
             for section in self.sections
             for block in section.blocks
-            if isinstance(block, Claims)
+            if isinstance(block, ClaimTable)
             for claim in block.claims
         ]
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import polars as pl
 
-from slotwise.display.drawing import MOST_SHOWN, Row, Series, curves, dots, lines
+from slotwise.display.drawing import MOST_SHOWN, DrawnSeries, Row, curves, dots, lines
 from slotwise.display.numbers import brief, measured, with_band
 from slotwise.display.palette import label_of
 from slotwise.model import labelled, with_unit
-from slotwise.report.blocks import Block, Cell, Figure, Page, Panel, Section, Table
+from slotwise.report.blocks import Block, Cell, Figure, Panel, ReportPage, Section, Table
 from slotwise.simulation.judge.drift import Stability
 from slotwise.simulation.judge.statistics import Interval
 from slotwise.simulation.result import Comparison, Result
@@ -19,10 +19,10 @@ from slotwise.simulation.showing import kind_of, tail
 
 Results = tuple[Result, ...]
 WORTH_SHOWING = 0.01  # of the shortest queue: a lower bound far below it would only stretch the axis
-REFERENCE = "guarded"  # what the others are compared with, where it is among them
+REFERENCE = "guarded"  # every other policy is compared with it, if it was run
 
 
-def comparison_page(comparison: Comparison) -> Page:
+def comparison_page(comparison: Comparison) -> ReportPage:
     """Means with intervals, time series, the tail of the waits, tables by policy and by type."""
     results = comparison.results
     scenario = results[0].scenario
@@ -52,7 +52,7 @@ def comparison_page(comparison: Comparison) -> Page:
         for result in results
         if (found := result.queue_over_period)
     ]
-    return Page(title, lead, sections, facts)
+    return ReportPage(title, lead, sections, facts)
 
 
 WORDS = {
@@ -186,7 +186,7 @@ def _tails(results: Results, names: list[str]) -> Figure:
     for result in results:
         times, shares = tail(result)
         if times:
-            series.append(Series(result.policy, times, shares))
+            series.append(DrawnSeries(result.policy, times, shares))
             data += [
                 {"policy": result.policy, "wait": t, "share_above": p} for t, p in zip(times, shares, strict=True)
             ]

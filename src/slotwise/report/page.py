@@ -13,14 +13,14 @@ from slotwise.display.drawing import key_mark
 from slotwise.display.numbers import cell
 from slotwise.display.palette import label_of
 from slotwise.files import filled
-from slotwise.report.blocks import Page
+from slotwise.report.blocks import ReportPage
 from slotwise.report.claims import Standing
 from slotwise.report.manifest import Manifest
 
 MARKS = {Standing.HOLDS: "✓", Standing.IN_PART: "◐", Standing.FAILS: "✗", Standing.UNTESTED: "–"}
 
 
-def write_page(page: Page, folder: Path, manifest: Manifest) -> Path:
+def write_page(page: ReportPage, folder: Path, manifest: Manifest) -> Path:
     """Write everything and return the path of index.html."""
     with filled(folder) as place:
         (place / "data").mkdir()
@@ -31,7 +31,7 @@ def write_page(page: Page, folder: Path, manifest: Manifest) -> Path:
     return folder / "index.html"
 
 
-def render(page: Page, manifest: Manifest) -> str:
+def render(page: ReportPage, manifest: Manifest) -> str:
     """The HTML text."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("slotwise.report", "templates"),

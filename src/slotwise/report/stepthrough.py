@@ -25,13 +25,13 @@ CAPACITY, SERVERS = 6, 2
 SIZES = {"large": 4, "small": 1}
 COLOURS = {"large": ORANGE, "small": BLUE}
 RATES = {"large": 0.5 * SERVERS * 0.89, "small": 4 * SERVERS * 0.89}
-BETA = 0.7
-FRAMES = 24
-LONGEST = 1500
+BETA = 0.7  # low enough that a server stalls within a few steps
+FRAMES = 24  # steps shown
+LONGEST = 1500  # events after which the search for a telling stretch ends
 
 
 @dataclass(frozen=True)
-class Server:
+class DrawnServer:
     """What a server looks like: its state, jobs and slots by type."""
 
     state: str
@@ -46,7 +46,7 @@ class Step:
     time: float
     event: str
     words: str
-    servers: tuple[Server, ...]
+    servers: tuple[DrawnServer, ...]
     waiting: Mapping[str, int]
 
 
@@ -112,7 +112,7 @@ def telling(steps: list[Step], length: int = FRAMES) -> list[Step]:
     return steps[:length]
 
 
-def _servers(scheduler: Scheduler) -> tuple[Server, ...]:
+def _servers(scheduler: Scheduler) -> tuple[DrawnServer, ...]:
     found = []
     for name in scheduler.servers:
         because = scheduler.explain_server(name).because[0]
@@ -124,7 +124,7 @@ def _servers(scheduler: Scheduler) -> tuple[Server, ...]:
             Reason.TURNS: "stalled",
         }
         state = states.get(because.reason, "empty")
-        found.append(Server(state, jobs, slots))
+        found.append(DrawnServer(state, jobs, slots))
     return tuple(found)
 
 
@@ -132,8 +132,8 @@ def _words(
     what: str,
     name: str,
     on: int | None,
-    before: tuple[Server, ...],
-    after: tuple[Server, ...],
+    before: tuple[DrawnServer, ...],
+    after: tuple[DrawnServer, ...],
     placed: list[Placement],
     scheduler: Scheduler,
     kind: Mapping[Hashable, str],
@@ -161,7 +161,7 @@ def _words(
     if was.state == "stalled" and now.state == "stalled":
         return text + "The server is stalled and takes no new job."
     if now.state == "empty":
-        return text + "The server is empty and nobody waits."
+        return text + "The server is empty and no job waits."
     if was.slots != now.slots:
         return text + f"Its room is enough for the best slots, {_many(now.slots)}: it starts anew{_fills(started)}."
     if started:
@@ -218,7 +218,7 @@ def draw(step: Step) -> str:
     )
 
 
-def _bar(server: Server, n: int, y: int) -> list[str]:
+def _bar(server: DrawnServer, n: int, y: int) -> list[str]:
     stalled = server.state == "stalled"
     edge = VERMILION if stalled else INK
     note = {"stalled": "stalled", "empty": "empty", "active": "active"}[server.state]

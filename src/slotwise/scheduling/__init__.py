@@ -1,7 +1,10 @@
-"""Scheduling: who starts where. Pure decisions, without a clock, input or output.
+"""Scheduling: which job starts where. Pure decisions, without a clock, input or output.
 
-`Scheduler` is the core for other programs, `events` what can happen to it, `Situation` all that it knows; `POLICIES` is what it can
-decide by, and `slotwise.scheduling.api` what the author of a policy uses.
+- `Scheduler` is the core for other programs; start in `verbs`, where each event is written once. `events`: what can happen.
+- `Situation`: all that a scheduler knows, as plain data, made by `capture` and read by `rebuild`.
+- `explain`, `refusals`, `occupancy`, `figures`, `earliest`: questions about a scheduler. `api`: what the author of a policy uses.
+
+Imports policies, core and what is below them.
 """
 
 from __future__ import annotations

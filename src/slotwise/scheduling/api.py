@@ -13,9 +13,10 @@ A policy is a subclass of `Policy` with hooks: functions `hook(s, a, b) -> None`
     tick(s, 0, 0)           the policy's own clock has rung; set s.tick_rate to be called
     file(s, server, 0)      what is kept of the server was put back from a situation: work out what follows from it
 
-Only `start(s, j, server)` moves a job: it starts the head of line of type j on the server and returns the job (`start_job(s, i, server)`:
-waiting job i, wherever in its line it stands), or -1 if nobody waits, the server takes no jobs, has no room or may not hold the type; then the event ends with an error that says so. Started jobs stay where they are.
-What was started before the error stays started: nothing here is interrupted.
+Only `start(s, j, server)` moves a job: it starts the head of queue j on the server and returns the job. `start_job(s,
+i, server)` starts waiting job i, wherever in its queue it stands. Both return -1 if no job waits, the server takes no
+jobs, has too little free capacity or may not hold the type. Then the event ends with an error that says so. Started
+jobs stay where they are, those started before the error included: nothing here is interrupted.
 
 Numbers of the state, to be read: s.n_types, s.n_resources, s.n_classes, s.n_waiting, s.n_running, s.n_servers (those that take
 jobs), s.n_places (server numbers are 0 <= server < s.n_places, present or not), s.now (only for policies with
@@ -23,7 +24,7 @@ jobs), s.n_places (server numbers are 0 <= server < s.n_places, present or not),
 
     queue_length(s)[j]              waiting jobs of type j (Q_j); weight(s)[j] the same as a float
     head(s, j)                      the job at the head of queue j, -1 where none waits
-    oldest_head(s, 0)               the type whose head of line has waited longest, -1 where nobody waits
+    oldest_head(s, 0)               the type whose head of queue has waited longest, -1 if no job waits
     jobs(s)[i, TYPE]                and SERVER (WAITING where it waits)
     sequence(s)[i]                  its place in the order of arrival
     demand(s)[j], job_demand(s)[i]  demand of a type; of a job (only where s.actual), in whole units of each resource
@@ -82,8 +83,6 @@ from slotwise.core.indexes.fitindex import score
 from slotwise.core.indexes.line import BY_DOT, BY_SHARE, first_in_line
 from slotwise.core.indexes.line import largest as largest_that_fits
 from slotwise.core.indexes.line import oldest as oldest_that_fits
-from slotwise.core.moves import start, start_job
-from slotwise.core.queues import oldest_head
 from slotwise.core.state import (
     ABSENT,
     CLASS,
@@ -98,6 +97,7 @@ from slotwise.core.state import (
     allowed,
     capacity,
     demand,
+    fits,
     float_field,
     float_table,
     free,
@@ -115,10 +115,12 @@ from slotwise.core.state import (
     running,
     sequence,
     servers,
+    set_job_need,
+    set_need,
     weight,
 )
+from slotwise.core.steps import oldest_head, start, start_job
 from slotwise.core.store import Store
-from slotwise.policies.fit.fitting import fits, set_job_need, set_need
 
 
 @kernel

@@ -8,20 +8,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slotwise.core import chance
+from slotwise.core import chance, sharing
 from slotwise.core import state as st
 from slotwise.core.contract.learnt import Names
 from slotwise.core.contract.policy import Policy
 from slotwise.core.store import Store
 from slotwise.errors import InputError
-from slotwise.model import Cluster, JobType
+from slotwise.model import Cluster, JobType, Shares
 from slotwise.scheduling.register import Register
 from slotwise.scheduling.situation import STATUSES, PolicyState, RunningTable, ServerTable, Situation, WaitingTable
 
 I8 = NDArray[np.int64]
 
 
-def capture(store: Store, register: Register, cluster: Cluster, types: Sequence[JobType], now: float) -> Situation:
+def capture(
+    store: Store,
+    register: Register,
+    cluster: Cluster,
+    types: Sequence[JobType],
+    now: float,
+    shares: Shares | None = None,
+) -> Situation:
     """All that is known."""
     for server_class in cluster.servers:
         if server_class.feasible is not None:
@@ -53,7 +60,16 @@ def capture(store: Store, register: Register, cluster: Cluster, types: Sequence[
         waiting=_waiting(store, register, place_of),
         running=_running(store, register, place_of),
         policy=_policy(store, cluster, types, servers, place_of),
+        shares=shares,
+        use=None if shares is None else uses(store),
+        used_until=None if shares is None else float(state.shares_at),
     )
+
+
+def uses(store: Store) -> dict[str, list[float]]:
+    """Return the decayed use, the activity and the correction of each tenant."""
+    rows = store.arrays["tenants"][:, [sharing.USE, sharing.ACTIVE, sharing.CORRECTION]]
+    return dict(zip(store.tenants, rows.tolist(), strict=True))
 
 
 def _waiting(store: Store, register: Register, place_of: I8) -> WaitingTable:

@@ -16,18 +16,19 @@ Amount = float | Decimal | str
 
 
 class Submit(NamedTuple):
-    """A job arrives. `demand` is what it really asks for, where that is less than its type's; `duration` is how long it is
-    expected to run, which clairvoyant policies need."""
+    """A job arrives. `demand` is what it requests, if that is less than its type's demand. `duration` is its expected duration, which clairvoyant
+    policies need. `attempts` counts earlier placements of the job that have ended."""
 
     job: Hashable
     type: str
     now: float
     demand: Mapping[str, Amount] | None = None
     duration: float | None = None
+    attempts: int | None = None
 
 
 class Complete(NamedTuple):
-    """A running job has ended. Where it was placed more than once, `attempt` says which of its placements has ended."""
+    """A running job has ended. If it was placed more than once, `attempt` says which placement has ended."""
 
     job: Hashable
     now: float
@@ -35,7 +36,7 @@ class Complete(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """A running job was stopped, by its user's wish. It leaves its server; policies do not learn from it how long jobs run."""
+    """A running job was stopped as its user wished. It leaves its server. Policies do not learn from it how long jobs run."""
 
     job: Hashable
     now: float
@@ -43,7 +44,7 @@ class Stop(NamedTuple):
 
 
 class Requeue(NamedTuple):
-    """A placement could not be carried out: the job waits again, in its old place in the line."""
+    """A placement could not be carried out. The job waits again, in its old place in the queue."""
 
     job: Hashable
     now: float
@@ -51,14 +52,14 @@ class Requeue(NamedTuple):
 
 
 class Cancel(NamedTuple):
-    """A waiting job is withdrawn."""
+    """A waiting job is cancelled."""
 
     job: Hashable
     now: float
 
 
 class Join(NamedTuple):
-    """A server of a class comes, empty: a new one, or one that had failed, or was drained and is empty."""
+    """An empty server of a class joins: a new one, or one that failed, or was drained."""
 
     server: Hashable
     server_class: str
@@ -66,28 +67,28 @@ class Join(NamedTuple):
 
 
 class Resume(NamedTuple):
-    """A server that drains takes jobs again, with the jobs that it holds."""
+    """A draining server takes jobs again, whatever it holds."""
 
     server: Hashable
     now: float
 
 
 class Drain(NamedTuple):
-    """The server takes no more jobs; those on it run to their end."""
+    """The server takes no more jobs. Its jobs run to their end."""
 
     server: Hashable
     now: float
 
 
 class Remove(NamedTuple):
-    """A server that holds no jobs is forgotten, and its number may be given to another."""
+    """A server that holds no jobs is removed. Its number may be given to another server."""
 
     server: Hashable
     now: float
 
 
 class Fail(NamedTuple):
-    """The server is lost. Its jobs wait again, in their old places in the line; it keeps its number until it joins again or is removed."""
+    """The server is lost. Its jobs wait again, in their old places in the queues. It keeps its number until it joins again or is removed."""
 
     server: Hashable
     now: float
@@ -111,7 +112,7 @@ class Placement(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What comes of an event. Where `fault` says what the policy did wrong, the placements were decided before, and hold."""
+    """The outcome of an event. If the policy did something wrong (`fault`), the placements were decided before and are valid."""
 
     placements: tuple[Placement, ...] = ()
     requeued: tuple[Hashable, ...] = ()
@@ -120,7 +121,7 @@ class Outcome(NamedTuple):
 
 
 class StaleReportError(InputError):
-    """A report about an earlier attempt of a job: it says nothing about the present one."""
+    """A report about an earlier attempt of a job says nothing about the present one."""
 
 
 KINDS: dict[str, type[Any]] = {
@@ -131,7 +132,7 @@ _NAMES = {kind: name for name, kind in KINDS.items()}
 
 
 def as_dict(event: Event) -> dict[str, Any]:
-    """{"event": "submit", "job": ..., ...}; what is None is left out, amounts are texts, which are exact."""
+    """Return {"event": "submit", "job": ..., ...}. Leave out None. Amounts are strings, which are exact."""
     values = {"event": _NAMES[type(event)]} | {k: v for k, v in event._asdict().items() if v is not None}
     if isinstance(event, Submit) and event.demand is not None:
         values["demand"] = {resource: str(amount) for resource, amount in event.demand.items()}
@@ -139,7 +140,7 @@ def as_dict(event: Event) -> dict[str, Any]:
 
 
 def from_dict(values: Mapping[str, Any]) -> Event:
-    """The event that `as_dict` made this of."""
+    """Return the event from which `as_dict` made these values."""
     kind = KINDS.get(str(values.get("event")))
     if kind is None:
         raise InputError(

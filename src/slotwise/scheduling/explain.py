@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from slotwise.core import sharing
 from slotwise.core import state as st
 from slotwise.core.contract.reasons import Because, Explanation, Reason
 from slotwise.core.contract.view import View
+
+LITTLE = 0.01  # a factor this near to 1 decides nothing
 
 
 def explain_job(view: View, name: Hashable, i: int) -> Explanation:
@@ -22,7 +25,20 @@ def explain_job(view: View, name: Hashable, i: int) -> Explanation:
         because.append(_held_by_none(view, i))
     else:
         because.append(view.store.policy.why_waits(view, i))
+        because += _above_share(view, i)
     return Explanation(name, tuple(because))
+
+
+def _above_share(view: View, i: int) -> list[Because]:
+    """Say that the tenant of a waiting job is above its share, if shares are why the job waits."""
+    store = view.store
+    if not store.state.n_tenants:
+        return []
+    t, rows = int(store.arrays["tenant_of"][view.type_of(i)]), store.arrays["tenants"]
+    if rows[t, sharing.FACTOR] > 1.0 - LITTLE:
+        return []
+    used = float(rows[t, sharing.USE] / rows[:, sharing.USE].sum())
+    return [Because(Reason.ABOVE_SHARE, {"tenant": store.tenants[t], "used": used})]
 
 
 def _held_by_none(view: View, i: int) -> Because:

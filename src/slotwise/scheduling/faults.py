@@ -7,12 +7,12 @@ from typing import Any, NoReturn
 
 from slotwise.core.contract.hooks import PythonHook
 from slotwise.core.contract.policy import Policy
-from slotwise.core.moves import FINE, NO_ROOM, NOBODY_WAITS, NOT_THERE, RAISED
+from slotwise.core.steps import FINE, NO_JOB_WAITS, NO_ROOM, NOT_THERE, RAISED
 from slotwise.errors import InputError, SlotwiseError
 from slotwise.scheduling.events import Outcome
 
 FAULTS = {
-    NOBODY_WAITS: "wanted to start a job of a type of which nobody waits",
+    NO_JOB_WAITS: "wanted to start a job of a type that has no waiting job",
     NOT_THERE: "wanted to start a job on a server that takes no jobs",
     NO_ROOM: "wanted to start a job on a server that has no room for it, or may not hold it",
     RAISED: "raised an exception in a compiled hook; take @njit away to see it",

@@ -1,7 +1,8 @@
 """Figures of a scheduler at one moment, for dashboards: what runs, what is used, how much more would fit, how many servers turn.
 
-With K[l, j] jobs of type j on server l, demands W[j, r] and capacities C[l, r]: used[r] = sum_l sum_j K[l, j] W[j, r] by the sizes of types, and of
-type j there would fit sum_l min_r floor((C[l, r] - sum_i K[l, i] W[i, r]) / W[j, r]) jobs more, over servers that take jobs and may hold it.
+Symbols: C[l, r], capacity of server l; F[l, r], its free capacity; W[j, r], demand of type j. Used is the sum over l of C[l, r] - F[l, r]. Of type j,
+there would fit sum_l min_r floor(F[l, r] / W[j, r]) jobs more, over servers that take jobs and may hold the type. F counts what jobs request themselves
+where the scheduler keeps that, and the demands of their types otherwise.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ class Moment(NamedTuple):
     """A copy of what figures are made from, so that they can be worked out while the scheduler goes on."""
 
     rows: NDArray[np.int32]
+    free: NDArray[np.int64] | None
+    """None: the scheduler keeps demands of types only"""
     most: NDArray[np.int64]
     """(C, J): the most jobs of each type on an empty server of each class; 0: it may not hold any"""
     demand: NDArray[np.int64]
@@ -49,6 +52,7 @@ class Moment(NamedTuple):
         there = servers[:, st.STATUS] > 0
         return cls(
             servers[there, : st.SERVER_COLUMNS + J],
+            store.arrays["free"][there] if state.keeps_free else None,
             np.array(store.arrays["most"]),
             np.array(store.sizes.demand),
             np.array(store.sizes.capacity),
@@ -62,7 +66,7 @@ class Moment(NamedTuple):
         """What it comes to."""
         counts = self.rows[:, st.SERVER_COLUMNS :].astype(np.int64)
         capacity = self.capacity[self.rows[:, st.CLASS]]
-        used = counts @ self.demand
+        used = counts @ self.demand if self.free is None else capacity - self.free
         unit = [10.0**-digits for digits in self.digits]
         free = (capacity - used)[self.rows[:, st.STATUS] == st.PRESENT]
         classes = self.rows[self.rows[:, st.STATUS] == st.PRESENT, st.CLASS]

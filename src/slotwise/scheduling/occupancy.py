@@ -1,7 +1,7 @@
 """What each server holds, keeps back and has free at one moment, by resource: for dashboards.
 
-Kept capacity is free capacity that the policy holds back: all free capacity of a server that turns or stalls, slots of a configuration that no job
-has taken yet, and what the policy itself names (`Policy.keeps_back`).
+Kept capacity is free capacity that the policy holds back: all free capacity of a server that turns or stalls, slots of
+a configuration that no job has taken yet, and what `Policy.keeps_back` names.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from slotwise.core.state import CLASS, COUNT, HEAD, MODE, PRESENT, SERVER_COLUMNS, STALLED, STATUS, TYPE
+from slotwise.core import state as st
 from slotwise.scheduling.scheduler import Scheduler
 
 
@@ -41,6 +41,8 @@ class Snapshot(NamedTuple):
     types: tuple[str, ...]
     extra: tuple[tuple[int, int], ...]
     """(row, type) of each slot that the policy keeps beside its configurations"""
+    reserves: bool
+    """the policy keeps the open slots of a configuration for their types"""
 
     @classmethod
     def of(cls, core: Scheduler) -> Snapshot:
@@ -52,27 +54,28 @@ class Snapshot(NamedTuple):
         keeps = store.policy.keeps_back(view)
         return cls(
             tuple(view.server_of[number] for number in numbers),
-            store.arrays["servers"][numbers, : SERVER_COLUMNS + 2 * len(view.types)],
+            store.arrays["servers"][numbers, : st.SERVER_COLUMNS + 2 * len(view.types)],
             store.arrays["free"][numbers] if store.state.keeps_free else None,
             np.array(store.sizes.demand),
             np.array(store.sizes.capacity),
             tuple(store.sizes.digits),
             tuple(one.name for one in view.types),
             tuple((place[number], j) for number, j in keeps if number in place),
+            store.policy.reserves,
         )
 
     def occupancy(self) -> Occupancy:
         """Work it out."""
         J = len(self.types)
-        counts = self.rows[:, SERVER_COLUMNS : SERVER_COLUMNS + J].astype(np.int64)
-        slots = self.rows[:, SERVER_COLUMNS + J :].astype(np.int64)
-        capacity = self.capacity[self.rows[:, CLASS]]
-        present = self.rows[:, STATUS] == PRESENT
+        counts = self.rows[:, st.SERVER_COLUMNS : st.SERVER_COLUMNS + J].astype(np.int64)
+        slots = self.rows[:, st.SERVER_COLUMNS + J :].astype(np.int64)
+        capacity = self.capacity[self.rows[:, st.CLASS]]
+        present = self.rows[:, st.STATUS] == st.PRESENT
         by_type = counts @ self.demand
         used = by_type if self.free is None else np.where(present[:, None], capacity - self.free, by_type)
         free = np.maximum(capacity - used, 0)
-        turning = present & (self.rows[:, MODE] == STALLED)
-        missing = np.maximum(slots - counts, 0)
+        turning = present & (self.rows[:, st.MODE] == st.STALLED)
+        missing = np.maximum(slots - counts, 0) if self.reserves else np.zeros_like(slots)
         for at, j in self.extra:
             missing[at, j] += 1
         kept = np.where(turning[:, None], free, np.minimum(missing @ self.demand, free))
@@ -81,7 +84,7 @@ class Snapshot(NamedTuple):
         return Occupancy(
             self.names,
             turning,
-            self.rows[:, COUNT].astype(np.int64),
+            self.rows[:, st.COUNT].astype(np.int64),
             used * unit,
             kept * unit,
             dict(zip(self.types, counts.sum(axis=0).tolist(), strict=True)),
@@ -92,8 +95,8 @@ def oldest(core: Scheduler) -> dict[str, float]:
     """Return the time of submission of the oldest waiting job of each type that has one."""
     store, register = core._view().store, core._register
     found: dict[str, float] = {}
-    heads = store.arrays["queues"][:, HEAD]
+    heads = store.arrays["queues"][:, st.HEAD]
     for i in heads[heads >= 0].tolist():
-        name = core.types[int(store.arrays["jobs"][i, TYPE])].name
+        name = core.types[int(store.arrays["jobs"][i, st.TYPE])].name
         found[name] = min(found.get(name, np.inf), register.submitted[i])
     return found

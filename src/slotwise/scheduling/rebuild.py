@@ -6,19 +6,19 @@ finds the servers as if all had been drained and now take jobs again, one after 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slotwise.compiler.kernel import kernel
+from slotwise.core import server_steps, sharing, steps
 from slotwise.core import state as st
-from slotwise.core import steps
 from slotwise.core.contract.learnt import Names
 from slotwise.core.indexes import linetree
-from slotwise.core.moves import put_on, reindex
-from slotwise.core.queues import refresh_shortest
+from slotwise.core.indexes.shortest import refresh_server
+from slotwise.core.steps import put_on, reindex
 from slotwise.core.store import Store
 from slotwise.errors import InputError
 from slotwise.model import JobType, ServerClass
@@ -48,6 +48,7 @@ def rebuild(
     durations = _durations(store, situation)
     _enter(store, register, situation, sizes, kinds, durations)
     W, n = len(waiting.job), len(kinds)
+    state.shares_at = situation.now if situation.used_until is None else situation.used_until
     state.now, state.n_places, state.last_sequence = situation.now, situation.places, situation.last_sequence
     store.arrays["jobs"][:n, st.TYPE] = kinds
     store.sequence[:n] = [*waiting.sequence, *running.sequence]
@@ -59,6 +60,8 @@ def rebuild(
         times = store.arrays["job_times"]
         times[:n, 0] = durations
         times[W:n, 1] = np.array(running.started) + times[W:n, 0]
+    if situation.use is not None:
+        recall(store, situation.use)
     _put_servers(state, numbers, class_rows[np.array(table.server_class, np.int64)])
     _put_running(state, W, numbers[np.array(running.server, np.int64)])
     _put_waiting(store, situation, kinds[:W], numbers if goes_on else None)
@@ -71,6 +74,16 @@ def rebuild(
         store.arrays["servers"][numbers, st.STATUS] = np.where(status == st.PRESENT, st.DRAINING, status)
         _open_all(state, present)
         _resume_all(state, present, store.policy.hook("resume"))
+
+
+def recall(store: Store, use: Mapping[str, Sequence[float]]) -> None:
+    """Give tenants the uses, activities and corrections that they had. A tenant that is not listed any more is forgotten."""
+    if not store.state.n_tenants:
+        return
+    for t, name in enumerate(store.tenants):
+        if name in use:
+            store.arrays["tenants"][t, [sharing.USE, sharing.ACTIVE, sharing.CORRECTION]] = use[name]
+    sharing.set_factors(store.state, 0.0)
 
 
 def _rows(
@@ -253,9 +266,7 @@ def _file_all(s: st.State, numbers: I8, file: Any) -> None:
     """What is known of the servers is there again."""
     for n in range(len(numbers)):
         server = numbers[n]
-        if s.own_queues:
-            for j in range(s.n_types):
-                refresh_shortest(s, j, server)
+        refresh_server(s, server)
         file(s, server, 0)
 
 
@@ -269,11 +280,8 @@ def _open_all(s: st.State, numbers: I8) -> None:
         s.n_servers += 1
         st.present_by_class(s)[st.servers(s)[server, st.CLASS]] += 1
         reindex(s, server)
-        if s.own_queues:
-            for j in range(s.n_types):
-                refresh_shortest(s, j, server)
-    if s.own_queues:
-        steps.share_out(s)
+        refresh_server(s, server)
+    server_steps.share_out(s)
 
 
 @kernel

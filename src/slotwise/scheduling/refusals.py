@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slotwise.core.state import CLASS, DRAINING, MODE, PRESENT, STALLED, STATUS
+from slotwise.core import state as st
 from slotwise.scheduling.scheduler import Scheduler
 
 
@@ -49,7 +49,7 @@ def refusals(core: Scheduler, job: Hashable, *, limit: int = 50) -> Refusals:
     store, i = view.store, core._lookup(core._jobs, job, "job")
     numbers = np.array(sorted(view.server_of), np.int64)
     rows = store.arrays["servers"][numbers]
-    classes, demand = rows[:, CLASS], view.demand(i)
+    classes, demand = rows[:, st.CLASS], view.demand(i)
     capacity = store.sizes.capacity[classes]
     if store.state.keeps_free:
         free = np.array(store.arrays["free"][numbers])
@@ -58,12 +58,12 @@ def refusals(core: Scheduler, job: Hashable, *, limit: int = 50) -> Refusals:
     lack = np.maximum(demand - free, 0)
     found = np.select(
         [
-            ~np.isin(rows[:, STATUS], (PRESENT, DRAINING)),
-            rows[:, STATUS] == DRAINING,
+            ~np.isin(rows[:, st.STATUS], (st.PRESENT, st.DRAINING)),
+            rows[:, st.STATUS] == st.DRAINING,
             ~store.allowed[classes, view.type_of(i)],
             (capacity < demand).any(axis=1),
             (lack > 0).any(axis=1),
-            rows[:, MODE] == STALLED,
+            rows[:, st.MODE] == st.STALLED,
         ],
         range(6),
         6,

@@ -12,19 +12,19 @@ from numpy.typing import NDArray
 
 @dataclass(slots=True)
 class Extra:
-    """What is kept of few jobs only."""
+    """What only few jobs have."""
 
     earlier: int = 0
-    """how often it was placed before"""
+    """placements before the present one"""
     demand: NDArray[np.int64] | None = None
-    """what it really asks for, where the state does not keep that"""
+    """its own demand, if the state keeps only demands of types"""
     duration: float | None = None
-    """how long it is expected to run, likewise"""
+    """its expected duration, if the state keeps none"""
 
 
 @dataclass
 class Register:
-    """Tables by job number and by server."""
+    """Names and numbers of jobs and servers."""
 
     jobs: dict[Hashable, int] = field(default_factory=dict)
     job_of: dict[int, Hashable] = field(default_factory=dict)
@@ -34,36 +34,36 @@ class Register:
     servers: dict[Hashable, int] = field(default_factory=dict)
     server_of: dict[int, Hashable] = field(default_factory=dict)
     unused: list[int] = field(default_factory=list)
-    """numbers that servers had which were removed: a heap"""
+    """numbers of removed servers: a heap"""
 
     def make_room(self, max_jobs: int) -> None:
-        """For job numbers below."""
+        """Make the tables long enough for job numbers below `max_jobs`."""
         self.submitted += [0.0] * (max_jobs - len(self.submitted))
         self.started += [0.0] * (max_jobs - len(self.started))
 
     def extra(self, i: int) -> Extra:
-        """Of job i, to be written."""
+        """Return the entry of job i, made if there is none."""
         return self.extras.setdefault(i, Extra())
 
     def earlier(self, i: int) -> int:
-        """How often job i was placed before."""
+        """Return how often job i was placed before."""
         extra = self.extras.get(i)
         return 0 if extra is None else extra.earlier
 
     def forget_job(self, job: Hashable) -> None:
-        """It has left; its number may be another's."""
+        """Forget a job that has left. Its number may be given to another job."""
         i = self.jobs.pop(job)
         del self.job_of[i]
         self.extras.pop(i, None)
 
     def number_for(self, server: Hashable, places: int) -> int:
-        """Return a number for a new server: the lowest that is free. It depends on the present servers only."""
+        """Return the lowest free number for a new server. It depends on the present servers only."""
         number = heapq.heappop(self.unused) if self.unused else places
         self.servers[server], self.server_of[number] = number, server
         return number
 
     def forget_server(self, server: Hashable) -> None:
-        """It is gone for good."""
+        """Forget a removed server."""
         number = self.servers.pop(server)
         del self.server_of[number]
         heapq.heappush(self.unused, number)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -18,11 +19,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from slotwise.errors import InputError
-from slotwise.model import JobType, ServerClass
+from slotwise.model import JobType, ServerClass, Shares
 from slotwise.policies import POLICIES
 
 FORMAT = "slotwise situation"
-VERSION = 1
+VERSION = 1  # of the format
+LARGEST = 2**62  # of whole numbers: the core keeps them in 64 bits, and adds some of them
 
 STATUSES = ("absent", "present", "draining")  # in the order of the numbers that stand for them in the state
 
@@ -106,6 +108,11 @@ class Situation:
     waiting: WaitingTable
     running: RunningTable
     policy: PolicyState
+    shares: Shares | None = None
+    use: dict[str, list[float]] | None = None
+    """with shares: the decayed use, the activity and the correction of each tenant"""
+    used_until: float | None = None
+    """the time of the last event that changed these"""
     version: int = field(default=VERSION)
 
     @property
@@ -141,6 +148,17 @@ class Situation:
             "waiting": {name: column for name, column in vars(self.waiting).items() if column is not None},
             "running": {name: column for name, column in vars(self.running).items() if column is not None},
             "policy": vars(self.policy),
+            **self._sharing(),
+        }
+
+    def _sharing(self) -> dict[str, Any]:
+        """Return the shares and uses as `to_dict` writes them; nothing where there are none, as in earlier versions."""
+        if self.shares is None:
+            return {}
+        return {
+            "shares": self.shares.model_dump(mode="json", exclude_defaults=True),
+            "use": self.use or {},
+            "used_until": self.used_until,
         }
 
     @classmethod
@@ -217,7 +235,8 @@ def _list_of(kinds: tuple[type, ...], what: str, least: float = -math.inf) -> Ca
             raise _damaged(where, f"a list of {what}, and has {culprit!r}")
         if str not in kinds:
             numbers = [value for value in values if value is not None] if type(None) in kinds else values
-            if not all(map(math.isfinite, numbers)) or min(numbers, default=least) < least:
+            most = sys.float_info.max if float in kinds else LARGEST
+            if not all(-most <= one <= most for one in numbers) or min(numbers, default=least) < least:
                 raise _damaged(where, f"a list of {what}")
         return list(values)
 
@@ -225,13 +244,13 @@ def _list_of(kinds: tuple[type, ...], what: str, least: float = -math.inf) -> Ca
 
 
 def _whole(value: Any, where: str) -> int:
-    if type(value) is not int or value < 0:
+    if type(value) is not int or not 0 <= value <= LARGEST:
         raise _damaged(where, "a whole number of 0 or more")
     return value
 
 
 def _number(value: Any, where: str) -> float:
-    if type(value) not in (int, float) or not math.isfinite(value):
+    if type(value) not in (int, float) or not -sys.float_info.max <= value <= sys.float_info.max:
         raise _damaged(where, "a number")
     return float(value)
 
@@ -246,6 +265,13 @@ def _mapping(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise _damaged(where, "a mapping")
     return dict(value)
+
+
+def _use(values: Any, where: str) -> list[float]:
+    row: list[float] = _list_of((float, int), "three numbers")(values, where)
+    if len(row) != 3 or min(row[:2]) < 0:
+        raise _damaged(where, "a use, an activity and a correction")
+    return row
 
 
 def _rows(values: Any, where: str) -> list[list[int]]:
@@ -275,6 +301,7 @@ def _table(cls: type[Any]) -> Callable[[Any, str], Any]:
 _counts = _list_of((int,), "whole numbers of 0 or more", 0)
 _READERS: dict[Any, Callable[[Any, str], Any]] = {
     "float": _number,
+    "float | None": _number,
     "int": _whole,
     "str": _text,
     "list[Any]": _list_of((str, int), "names"),
@@ -293,6 +320,10 @@ _READERS: dict[Any, Callable[[Any, str], Any]] = {
     "WaitingTable": _table(WaitingTable),
     "RunningTable": _table(RunningTable),
     "PolicyState": _table(PolicyState),
+    "Shares | None": lambda value, where: _models(Shares)([value], where)[0],
+    "dict[str, list[float]] | None": lambda value, where: {
+        name: _use(row, f"{where}.{name}") for name, row in _mapping(value, where).items()
+    },
 }
 
 

@@ -244,6 +244,22 @@ class Result:
         """Mean number of running jobs; `offered` where the run is stable and long (Little)."""
         return self._mean("in_service")
 
+    @cached_property
+    def use_of_tenants(self) -> dict[str, float]:
+        """With shares: what each tenant has used of what all have used. The use of a tenant is its dominant share, by the demands of its types."""
+        shares, cluster = self.scenario.shares, self.scenario.cluster
+        if shares is None or not shares.tenants:
+            return {}
+        total = [
+            sum(float(c.capacity[r]) * c.count for c in cluster.servers) for r in range(len(cluster.resources))
+        ]
+        taken = {name: np.zeros(len(total)) for name in shares.names}
+        running = np.mean([run.in_service_by_type for run in self.runs], axis=0)
+        for job_type, jobs in zip(self.types, running.tolist(), strict=True):
+            taken[shares.tenant_of(job_type)] += jobs * np.array(job_type.demand, np.float64)
+        used = {name: float((row / np.maximum(total, 1e-300)).max()) for name, row in taken.items()}
+        return {name: one / max(sum(used.values()), 1e-300) for name, one in used.items() if one > 0}
+
     @property
     def events_per_second(self) -> float:
         """Speed of the simulator, per core: the median over the replications, of which the first may have compiled."""
@@ -285,6 +301,7 @@ class Result:
             "fragmentation": self.fragmentation,
             "in_service": self.in_service,
             "offered": self.offered,
+            **({"use_of_tenants": self.use_of_tenants} if self.use_of_tenants else {}),
             "stalled_fraction": self.stalled_fraction,
             "stalls": round(self._mean("stalls")),
             "resets": round(self._mean("resets")),

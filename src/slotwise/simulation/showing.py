@@ -92,13 +92,13 @@ def tail(result: Result) -> tuple[list[float], list[float]]:
 
 def plot_result(result: Result) -> Picture:
     """The queue over time, and how many wait how long."""
-    from slotwise.display.drawing import Series, draw_curves, draw_lines, panels  # Matplotlib is slow to load
+    from slotwise.display.drawing import DrawnSeries, draw_curves, draw_lines, panels  # Matplotlib is slow to load
 
     with panels(2) as (figure, (left, right)):
         run, unit = result.runs[0], result.scenario.time_unit
         draw_curves(left, [(result.policy, run.series[:, 0], run.series[:, 1])], x=labelled("time", unit))
         times, shares = tail(result)
-        series = [Series(result.policy, times, shares)] if times else []
+        series = [DrawnSeries(result.policy, times, shares)] if times else []
         x, y = labelled("wait", unit), "share that waits longer"
         draw_lines(right, series, x=x, y=y, log_x=bool(times), markers=False, floor=0.0)
         figure.suptitle(f"{label_of(result.policy)} on {result.scenario.name}", fontsize=10.5)
@@ -107,14 +107,14 @@ def plot_result(result: Result) -> Picture:
 
 def plot_comparison(comparison: Comparison) -> Picture:
     """Mean queues with their intervals, and the tails of the waits."""
-    from slotwise.display.drawing import Row, Series, draw_dots, draw_lines, panels
+    from slotwise.display.drawing import DrawnSeries, Row, draw_dots, draw_lines, panels
 
     results = comparison.results
     with panels(2, max(3.15, 0.75 + 0.4 * len(results))) as (figure, (left, right)):
         rows: list[Row] = [(label_of(r.policy), r.policy, *r.mean_queue) for r in results]
         draw_dots(left, rows)
         tails = [(result.policy, *tail(result)) for result in results]
-        series = [Series(policy, times, shares) for policy, times, shares in tails if times]
+        series = [DrawnSeries(policy, times, shares) for policy, times, shares in tails if times]
         x, y = labelled("wait", results[0].scenario.time_unit), "share that waits longer"
         draw_lines(right, series, x=x, y=y, log_x=bool(series), markers=False, floor=0.0)
         return figure

@@ -15,7 +15,7 @@ from slotwise.simulation.measure.measurements import Measurements
 from slotwise.simulation.result import Comparison, Result
 from slotwise.simulation.run import engines, sequential, takeup
 from slotwise.simulation.run.choice import Choice, PolicyLike
-from slotwise.simulation.run.engines import THREADS, Batch, Engine, OnProgress
+from slotwise.simulation.run.engines import THREADS, OnProgress, Replications, Workers
 from slotwise.simulation.run.replication import Task
 from slotwise.simulation.run.serverevents import check_pace
 from slotwise.simulation.run.workload import jobs_of
@@ -51,12 +51,13 @@ def simulate(
     `options` are parameters of the policy; `overrides` are settings of the scenario, such as {"run.events": 20_000}. With `record_jobs` the result
     knows every single job (`Result.jobs`, `Result.trace`), and memory grows with them.
 
-    `from_` is a live situation to begin with (`Scheduler.situation()`), at time 0: its servers are there instead of the scenario's, its jobs run
-    with their age and wait in order, and its policy goes on unless another is given; the scenario says what arrives from then on, and
-    how long services take. There is no warm-up then, and the scenario must say how long the run is.
+    `from_` is a live situation to begin with (`Scheduler.situation()`), at time 0. Its servers replace the scenario's,
+    its jobs run with their age and wait in order, and its policy goes on unless another is given. The scenario says
+    what arrives from then on, and how long services take. There is no warm-up then, and the scenario must say how long
+    the run is.
     """
     ready = as_scenario(scenario, overrides)
-    where = Engine(engine, workers, scheduler_address)
+    where = Workers(engine, workers, scheduler_address)
     if from_ is None:
         return run_policies(ready, [Choice.of(ready, policy, **options)], where, on_progress, record_jobs)[0]
     takeup.check(ready, from_)
@@ -81,7 +82,7 @@ def compare(
     """Run several policies on the same jobs."""
     ready = as_scenario(scenario, overrides)
     choices = [Choice.of(ready, policy) for policy in policies]
-    return Comparison(tuple(run_policies(ready, choices, Engine(engine, workers, scheduler_address), on_progress)))
+    return Comparison(tuple(run_policies(ready, choices, Workers(engine, workers, scheduler_address), on_progress)))
 
 
 def as_scenario(scenario: str | Path | Scenario, overrides: Overrides = ()) -> Scenario:
@@ -94,7 +95,7 @@ def as_scenario(scenario: str | Path | Scenario, overrides: Overrides = ()) -> S
 def run_policies(
     scenario: Scenario,
     choices: Sequence[Choice],
-    engine: Engine = THREADS,
+    engine: Workers = THREADS,
     on_progress: OnProgress | None = None,
     record_jobs: bool = False,
 ) -> list[Result]:
@@ -110,7 +111,7 @@ def run_policies(
 
 def run_tasks(
     tasks: Sequence[Task],
-    engine: Engine = THREADS,
+    engine: Workers = THREADS,
     on_progress: OnProgress | None = None,
     bounds: Sequence[Bound | None] | None = None,
     columns: Columns | None = None,
@@ -118,6 +119,12 @@ def run_tasks(
     """As many replications of each task as its scenario asks for. `bounds`: lower bounds that are known already. `columns`: what is known of
     the cluster, if all have the same."""
     for task in tasks:
+        if task.scenario.quotas:
+            raise InputError(
+                "are not simulated: jobs over a quota never reach the policy",
+                where="quotas",
+                remedy="leave them out; `slotwise serve` honours them",
+            )
         if task.work > MOST_EVENTS:
             raise InputError(
                 f"a run until {task.scenario.run.until:g} has about {task.work:.3g} events",
@@ -149,7 +156,7 @@ def run_tasks(
     if all(sequential.is_open(task) for task in tasks):
         done = sequential.run_until_clear(tasks, engine, on_progress, result_of)
     else:
-        batches = [Batch(task, range(task.scenario.run.replications)) for task in tasks]
+        batches = [Replications(task, range(task.scenario.run.replications)) for task in tasks]
         done = engines.run(batches, engine, on_progress)
     results = [result_of(n, runs) for n, runs in enumerate(done.runs) if runs]
     if done.interrupted:

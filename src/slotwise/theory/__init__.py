@@ -1,4 +1,10 @@
-"""What is known of a cluster and a load before anything is run: capacity region, guarantees, bounds, Erlang."""
+"""What is known of a cluster and a load before anything is run: capacity region, guarantees, bounds, Erlang.
+
+- `capacity`: what `slotwise capacity` answers; start there. `guarantee`: how far the claim of a policy reaches, `needs` what it needs.
+- `bounds`, `erlang`, `srpt`, `tracebound`: lower bounds on queues. `peak`: rates that change. `certificates`: proofs that can be checked.
+
+Imports workloads, policies, region and what is below them.
+"""
 
 from slotwise.region.region import Headroom, Mix, Region, headroom_by_type, intensity, locate
 from slotwise.theory.bounds import Bound, best_lower_bound

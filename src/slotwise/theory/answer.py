@@ -109,13 +109,20 @@ def proven(capacity: Capacity) -> str:
     """What is proven of the scenario's own policy, and of which others."""
     own, *others = capacity.guarantees
     also = [
-        one.policy + ("" if one.share is None else f" up to {one.share:.4g}")
+        one.policy
+        + ("" if one.share is None else f" up to {one.share:.4g}")
+        + (" (under assumptions)" if one.verdict is Verdict.ASSUMED else "")
         for one in others
-        if one.verdict is Verdict.CERTIFIED
+        if one.verdict in (Verdict.CERTIFIED, Verdict.ASSUMED)
     ]
     if own.verdict is Verdict.CERTIFIED:
         first = f"{own.policy} is proven to keep queues bounded{_up_to(own)}"
         return f"{first}; {_list(also)}, too." if also else f"{first}; no other policy is."
+    if own.verdict is Verdict.ASSUMED:
+        first = (
+            f"{own.policy} is proven to keep queues bounded{_up_to(own)}, under assumptions that cannot be checked"
+        )
+        return f"{first}. Also proven: {_list(also)}." if also else f"{first}."
     first = f"{own.policy} is not proven here: {own.why}"
     return f"{first}. Proven: {_list(also)}." if also else f"{first}."
 

@@ -4,9 +4,9 @@
     are interchangeable, so E[Q] >= that of one queue for n servers: Erlang C when arrivals are Poisson and services
     exponential. The same holds for each type alone, with n_j = the most of it that fits, and those bounds add up.
 
-(b) For prices w >= 0 the work V = sum of w_j * remaining service over all jobs falls at rate W = sum over servers
-    of max_k w.k at most, so E[V] >= that of a server of speed W, by Pollaczek and Khinchine. Of V, jobs in service
-    hold sum_j w_j lambda_j E[S_j^2] / 2, waiting ones sum_j w_j E[S_j] E[Q_j], as no policy knows which are long:
+(b) For prices w >= 0 the work V = sum of w_j * remaining service over all jobs falls at rate W = sum over servers of
+max_k w.k at most. So E[V] >= that of a server of speed W, by Pollaczek and Khinchine. Of V, jobs in service hold sum_j
+w_j lambda_j E[S_j^2] / 2, waiting ones sum_j w_j E[S_j] E[Q_j], as no policy knows which are long:
 
     sum_j w_j E[S_j] E[Q_j]  >=  nu E[B^2] / (2 (W - w.rho)) - sum_j w_j lambda_j E[S_j^2] / 2,
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Capacity:
-    """Where a load lies, what limits it, how much more fits, and who is proven to carry it."""
+    """Where a load lies, what limits it, how much more fits, and which policies are proven to carry it."""
 
     scenario: Scenario
     rates: Vector

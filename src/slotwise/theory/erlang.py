@@ -1,18 +1,17 @@
-"""Many alike servers: M/M/n by Erlang's formulas, and M/G/1 by Pollaczek and Khinchine's.
+"""Many alike servers: M/M/n by Erlang's formulas.
 
 With offered load a = lambda / mu on n servers, the loss probability obeys
 
     B(0) = 1,   B(k) = a B(k-1) / (k + a B(k-1)),
 
 a recursion of positive terms that damps every error made before, so it holds to rounding for a million servers and
-more. The probability to wait is C = n B / (n - a (1 - B)); waits are 0 with probability 1 - C and else exponential
-of rate n mu - lambda; E[Q] = C a / (n - a).
+more. The probability to wait is C = n B / (n - a (1 - B)). Waits are 0 with probability 1 - C and else exponential of
+rate n mu - lambda. E[Q] = C a / (n - a).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from slotwise.compiler.kernel import as_python, kernel
 from slotwise.errors import InputError
@@ -64,45 +63,6 @@ def wait_quantile(n: int, rate: float, mean_service: float, p: float) -> float:
         return math.inf
     waits = erlang_c(n, a)
     return math.log(waits / (1 - p)) * mean_service / (n - a) if waits > 1 - p else 0.0
-
-
-def staff_for_mean_wait(rate: float, mean_service: float, target: float) -> int:
-    """The fewest servers of M/M/n whose mean wait is at most `target`."""
-    if target == 0 and rate > 0:
-        raise InputError(
-            "no number of servers spares every job the wait", where="target", remedy="use a wait above 0"
-        )
-    return _fewest(rate * mean_service, lambda n: mean_wait(n, rate, mean_service), target)
-
-
-def staff_for_wait_quantile(rate: float, mean_service: float, p: float, target: float) -> int:
-    """The fewest servers of M/M/n that keep the p-quantile of the wait (first come first served) at `target`."""
-    return _fewest(rate * mean_service, lambda n: wait_quantile(n, rate, mean_service, p), target)
-
-
-def mg1_mean_queue(rate: float, mean_service: float, second_moment: float) -> float:
-    """E[Q] of M/G/1: lambda^2 E[S^2] / (2 (1 - rho)); infinite where rho >= 1."""
-    rho = rate * mean_service
-    return rate * rate * second_moment / (2 * (1 - rho)) if rho < 1 else math.inf
-
-
-def _fewest(a: float, wait: Callable[[int], float], target: float) -> int:
-    """The least n with wait(n) <= target; wait falls in n, and is finite from a on."""
-    if not target >= 0:
-        raise InputError(f"is {target}", where="target", remedy="use a wait of 0 or more")
-    short = math.floor(a)  # too few: wait(short) is infinite
-    step = 1
-    while wait(short + step) > target:
-        short += step
-        step *= 2
-    enough = short + step
-    while enough - short > 1:
-        middle = (short + enough) // 2
-        if wait(middle) > target:
-            short = middle
-        else:
-            enough = middle
-    return enough
 
 
 def _check(n: int, a: float) -> None:

@@ -1,8 +1,8 @@
 """What is proven about a policy at this load, with the assumptions of the proof checked one by one.
 
-Verdicts: `impossible` (no policy whatsoever: the load is not inside the capacity region C), `certified` (a theorem
-says that the queues stay bounded in the mean, and its assumptions hold), `not certified` (nothing known says so;
-the policy may well be stable).
+Verdicts: `impossible`: the load is not inside the capacity region C, so no policy can carry it. `certified`: a theorem
+says that the queues stay bounded in the mean, and its assumptions hold. `certified under assumptions`: as before, but
+some assumptions cannot be checked. `not certified`: no known theorem applies; the policy may well be stable.
 
 The policy itself says which proof it goes by, and with which numbers (`Policy.claim`). For one whose servers keep a share
 beta of what an r-max-weight solver finds (`MaxWeight`):
@@ -21,10 +21,12 @@ from dataclasses import dataclass, replace
 
 from slotwise.core.contract.claims import Assumption, FixedShare, MaxWeight, Need, Unknown
 from slotwise.core.contract.policy import Policy
+from slotwise.core.indexes.weights import MOST_NODES
 from slotwise.model import Scenario
 from slotwise.packing import Solver, make_solver
+from slotwise.packing.kernels import BRANCH_AND_BOUND
 from slotwise.policies import POLICIES, make_policy
-from slotwise.region.pricing import Listed, Vector
+from slotwise.region.pricing import ListedPricing, Vector
 from slotwise.region.ray import Columns
 from slotwise.region.region import Region, locate
 from slotwise.theory.needs import Case, check
@@ -34,9 +36,10 @@ OF_THEOREM_1 = (Need.SERVERS_STAY, Need.POISSON, Need.HYPEREXPONENTIAL)
 
 
 class Verdict(enum.StrEnum):
-    """The three things that can be said."""
+    """What can be said."""
 
     CERTIFIED = "certified"
+    ASSUMED = "certified under assumptions"
     NOT_CERTIFIED = "not certified"
     IMPOSSIBLE = "impossible"
 
@@ -60,12 +63,15 @@ def guarantee(scenario: Scenario, rates: Vector, region: Region, policy: Policy)
     if region.supportable is False:
         return _outside(scenario, region, policy)
     here = Case(scenario, rates, region)
+    shares = _of_shares(scenario, policy)
+    if any(one.holds is False for one in shares):
+        return Guarantee(policy.label, Verdict.NOT_CERTIFIED, f"{policy.label} cannot honour shares")
     match policy.proven():
         case Unknown() as claim:
             why = claim.why + (" (and it must know service times)" if policy.needs_durations else "")
             return Guarantee(policy.label, Verdict.NOT_CERTIFIED, why, claim.source)
         case FixedShare() as claim:
-            assumptions = [*(check(need, here) for need in claim.needs), *claim.assumptions]
+            assumptions = [*(check(need, here) for need in claim.needs), *claim.assumptions, *shares]
             return _judge(policy, region, claim.share, claim.source, assumptions)
         case MaxWeight() as claim:
             share, source, route = _reach(region, claim)
@@ -74,8 +80,16 @@ def guarantee(scenario: Scenario, rates: Vector, region: Region, policy: Policy)
                 *route,
                 *(check(need, here) for need in claim.needs),
                 *claim.assumptions,
+                *shares,
             ]
             return _judge(policy, region, share, source, assumptions)
+
+
+def _of_shares(scenario: Scenario, policy: Policy) -> tuple[Assumption, ...]:
+    """What a proof needs besides, as tenants have shares."""
+    if scenario.shares is None or not scenario.shares.tenants:
+        return ()
+    return policy.claim_with_shares()
 
 
 def guarantees(scenario: Scenario, rates: Vector, region: Region) -> list[Guarantee]:
@@ -120,6 +134,8 @@ def _judge(
         why = f"proven below intensity {share:.4g} in this direction; the load is at {zeta:.4g}"
         return Guarantee(policy.label, Verdict.NOT_CERTIFIED, why, source, share, told)
     why = f"{source}: stable below intensity {share:.4g}; the load is at {zeta:.4g}"
+    if any(one.holds is None for one in told):
+        return Guarantee(policy.label, Verdict.ASSUMED, why, source, share, told)
     return Guarantee(policy.label, Verdict.CERTIFIED, why, source, share, told)
 
 
@@ -140,13 +156,16 @@ def _reach(region: Region, claim: MaxWeight) -> tuple[float, str, list[Assumptio
     solvers = [make_solver(claim.solver, columns.pricings[c].space, epsilon=claim.epsilon) for c in columns.classes]
     limit = claim.limit if 0 < beta < 1 or claim.sublinear else replace(claim.limit, holds=False)
     names = ", ".join(sorted({solver.name for solver in solvers}))
+    whole = [
+        Assumption("every search for a configuration ends", None, f"solver {names}: it is cut off after {MOST_NODES:,} nodes")
+    ] if any(solver.kind == BRANCH_AND_BOUND for solver in solvers) else []  # fmt: skip
     if not all(solver.fixed_set for solver in solvers):
         r = min(solver.r for solver in solvers)
         if claim.sublinear:
             taken = Assumption("beta is taken of r", True, f"solver {names}: r = {r:.4g}, beta tends to r")
-            return r * r, f"Theorem 1 with sublinear hysteresis{claim.note}", [limit, taken]
+            return r * r, f"Theorem 1 with sublinear hysteresis{claim.note}", [limit, taken, *whole]
         below = Assumption("beta < r", beta < r, f"solver {names}: r = {r:.4g}, limit of beta {beta:.4g}")
-        return r * beta, f"Theorem 1{claim.note}", [limit, below]
+        return r * beta, f"Theorem 1{claim.note}", [limit, below, *whole]
     subset = _intensity_in_subset(region, solvers)
     ratio = min(1.0, region.intensity / subset) if subset > 0 else 1.0
     fixed = Assumption(
@@ -155,7 +174,7 @@ def _reach(region: Region, claim: MaxWeight) -> tuple[float, str, list[Assumptio
         f"solver {names}: its region reaches {ratio:.4g} of the capacity region in this direction",
     )
     theorem = "Theorem 1 with sublinear hysteresis" if claim.sublinear else "Theorem 1, corollary 3"
-    return beta * ratio, f"{theorem}{claim.note}", [limit, fixed]
+    return beta * ratio, f"{theorem}{claim.note}", [limit, fixed, *whole]
 
 
 def _intensity_in_subset(region: Region, solvers: list[Solver]) -> float:
@@ -166,5 +185,5 @@ def _intensity_in_subset(region: Region, solvers: list[Solver]) -> float:
     pricings = list(columns.pricings)
     for c, solver in zip(columns.classes, solvers, strict=True):
         if solver.table is not None:
-            pricings[c] = Listed(solver.space, solver.table)
+            pricings[c] = ListedPricing(solver.space, solver.table)
     return locate(region.rho, Columns(pricings, columns.counts.tolist())).intensity

@@ -15,11 +15,16 @@ from slotwise.theory.answer import WORTH_TELLING, answer
 from slotwise.theory.capacity import Capacity
 from slotwise.theory.guarantee import Guarantee, Verdict
 
-MOST_TYPES = 20
-MOST_CONFIGURATIONS = 8
+MOST_TYPES = 20  # rows of a table that a reader takes in
+MOST_CONFIGURATIONS = 8  # of a witness that are named
 COLOURS = {True: "green", False: "red", None: "yellow"}
-COLOUR = {Verdict.CERTIFIED: "green", Verdict.NOT_CERTIFIED: "yellow", Verdict.IMPOSSIBLE: "red"}
-MARK = {True: "yes", False: "no", None: "taken on trust"}
+COLOUR = {
+    Verdict.CERTIFIED: "green",
+    Verdict.ASSUMED: "cyan",
+    Verdict.NOT_CERTIFIED: "yellow",
+    Verdict.IMPOSSIBLE: "red",
+}
+MARK = {True: "yes", False: "no", None: "not checked"}
 
 
 def render(capacity: Capacity, proofs: bool = False) -> RenderableType:

@@ -1,9 +1,9 @@
 """Bound (c): shortest remaining processing time on one fast server.
 
-Give each job i the work w_i S_i, where prices w are such that all that the servers can hold at once is worth W at
-most. While a job is served its work falls at rate w_i, so whatever a policy does, total work falls at rate W at
-most: it is one schedule for a single machine of speed W that may preempt and share. Of all those, SRPT has the
-fewest jobs in the system at every instant (Schrage 1968). So, path by path, for every policy, clairvoyant or not,
+Give each job i the work w_i S_i, where prices w are such that all that the servers can hold at once is worth W at most.
+While a job is served its work falls at rate w_i, so under any policy total work falls at rate W at most. The policy is
+then one schedule for a single machine of speed W that may preempt and share. Of all such schedules, SRPT has the fewest
+jobs in the system at every instant (Schrage 1968). So, path by path, for every policy, clairvoyant or not,
 
     N(t) >= N_srpt(t),   and with N = Q + jobs in service,
     integral of Q  >=  integral of N_srpt  -  sum_i min(S_i, end - a_i),

@@ -1,7 +1,7 @@
 """Bound (c) for a run of a trace: SRPT on one fast server, by what the jobs really ask for.
 
-With a price y_r >= 0 on each resource, a job is worth w_i = y.d_i and all servers together hold W = y.(total capacity)
-at most, whichever way they are packed and whoever packs them. So N(t) >= N_srpt(t) for every policy (see `srpt`), and
+With a price y_r >= 0 on each resource, a job is worth w_i = y.d_i. All servers together hold W = y.(total capacity) at
+most, however any policy packs them. So N(t) >= N_srpt(t) for every policy (see `srpt`), and
 
     mean Q  =  mean N - mean in service  >=  mean N_srpt - mean in service,
 

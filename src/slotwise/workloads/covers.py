@@ -6,10 +6,10 @@ Given points p_i >= 0 in R^R with weights m_i > 0, choose covers c_1..c_K. A poi
     sum_i m_i min { |c_k| : c_k >= p_i },
 
 and the waste is that minus the constant sum_i m_i |p_i|. In one dimension an optimal cover set is found by dynamic
-programming. In more it is NP-hard, and it is searched: given all covers but one, the best place for that one is
-looked for among the joins of a point with what nobody else covers, then along each coordinate; this is done for
-each cover in turn until none moves. That is done from several starts, then a few covers of the best set are torn
-out at random and put back, again and again, and the better set is kept.
+programming. In more dimensions the problem is NP-hard, and a good set is searched. Given all covers but one, the best
+place for that one is looked for among the joins of a point with the points that no other cover covers, then along each
+coordinate. Each cover has its turn until none moves. That is done from several starts, then a few covers of the best
+set are torn out at random and put back, again and again, and the better set is kept.
 
 Covers always have coordinates that some point has, so nothing is rounded twice and exact decimals stay exact.
 """

@@ -75,8 +75,8 @@ def split_to_fit(
 ) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
     """Types of which each fits some server, where each job does.
 
-    A type covers its largest job in every resource, so on unlike servers it may fit none although all its jobs fit
-    some: it is then parted by the smallest server class that each job fits.
+    A type covers its largest job in every resource, so on unlike servers it may fit no server although each of its jobs
+    does. Such a type is parted by the smallest server class that each job fits.
     """
     room = np.array(capacities, dtype=np.float64)
     wrong = np.flatnonzero(~fits(covers, room).any(axis=1))

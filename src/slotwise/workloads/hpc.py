@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from slotwise.workloads.traces.schema import Trace, TraceMeta
 
 Floats = NDArray[np.float64]
-PROCESSORS = 128
-LOAD = 0.9
+PROCESSORS = 128  # of the made-up machine
+LOAD = 0.9  # share of the machine
 SHORTEST, LONGEST = 30.0, 86_400.0
 # for which users ask
 LIMITS = np.array([600.0, 1800.0, 3600.0, 7200.0, 14_400.0, 28_800.0, 43_200.0, 86_400.0, 172_800.0])

@@ -10,7 +10,7 @@ from numpy.random import SeedSequence
 from numpy.typing import NDArray
 
 from slotwise.model import Integers, JobType, Scenario, integers
-from slotwise.workloads.source import Chunk, Source, open_source
+from slotwise.workloads.source import Chunk, JobSource, open_source
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +22,7 @@ class Jobs:
     rates: NDArray[np.float64]
     """arrivals of each type per unit time (of a trace: on average)"""
     mean_service: NDArray[np.float64]
-    open: Callable[[SeedSequence], Source]
+    open: Callable[[SeedSequence], JobSource]
     alike: bool = True
     """every job asks for just what its type does"""
     typed: str = ""
@@ -34,7 +34,7 @@ class Jobs:
     running: int = 0
     """how many of them, the first, run when a trace begins; they are drawn anew for each seed"""
     period: float | None = None
-    """after which all rates are the same again; None where they do not change, or nobody knows"""
+    """the time after which all rates are the same again; None if they do not change or the period is not known"""
 
     def listed(self) -> Chunk:
         """Of a trace: all its jobs, without those that ran before it began."""
@@ -71,7 +71,7 @@ class _FromLaws:
     scenario: Scenario
     rates: NDArray[np.float64]
 
-    def __call__(self, seed: SeedSequence) -> Source:
+    def __call__(self, seed: SeedSequence) -> JobSource:
         return open_source(self.scenario, self.rates, seed)
 
 

@@ -1,13 +1,13 @@
 """Several ascending sequences become one: a loser tree over their heads.
 
-The leaves of a complete binary tree are the rows, and every inner node is a match that the earlier head wins (the
-lower-numbered row where heads are equal); a node keeps the loser, with its head. When the overall winner moves on,
-its new head meets just the losers on its path to the root: log2(rows) matches, at addresses known beforehand and
+The leaves of a complete binary tree are the rows. Every inner node is a match that the earlier head wins, or the
+lower-numbered row if heads are equal; a node keeps the loser, with its head. When the overall winner moves on, its new
+head meets just the losers on its path to the root. These are log2(rows) matches, at addresses known beforehand and
 without a branch to guess, which is twice as fast as a tree of winners.
 
-What one job waits for is the match that decided the one before it, so that chain is kept short: the head that follows is read
-one step ahead, and heads are compared as whole numbers, for the bits of floats that are not negative are in the order of the floats. Of equal heads
-the left one wins: one that comes from the right meets the other as if it were one larger.
+Each step must wait for the match that decided the step before, so that chain is kept short. The head that follows is
+read one step ahead. Heads are compared as whole numbers: the bits of floats that are not negative are in the order of
+the floats. Of equal heads the left one wins: a head from the right counts as one larger.
 """
 
 from __future__ import annotations

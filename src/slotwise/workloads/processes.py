@@ -3,10 +3,10 @@
 Renewal: t_k = t_{k-1} + U_k / lambda from t_0 = 0, with mean-one gaps U. Deterministic: t_k = (k + phase) / lambda
 with one uniform phase for each type, so that types with equal rates do not arrive at the same instants.
 
-Markov-modulated: a chain is in state s for an exponential time of mean d_s and there multiplies all rates by
-x(s) >= 0, scaled so that the long-run mean of x, with weights d_s, is one. The k-th arrival of a type is at
-X^-1(A_k), X(t) = int_0^t x, where A is a Poisson process of the type's rate: the operational time of the chain. The
-chain starts from its stationary law. The types that share a chain share X and nothing else.
+Markov-modulated: a chain is in state s for an exponential time of mean d_s. There it multiplies all rates by x(s) >= 0,
+scaled so that the long-run mean of x, with weights d_s, is one. The k-th arrival of a type is at X^-1(A_k), X(t) =
+int_0^t x, where A is a Poisson process of the type's rate: the operational time of the chain. The chain starts from its
+stationary law. The types that share a chain share X and nothing else.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 MOST_CHANGES = 100_000.0  # of a chain's state between two arrivals of a type
 
 
-class Process(Protocol):
+class ArrivalProcess(Protocol):
     """Arrival times without end."""
 
     def next(self, n: int) -> Floats:
@@ -142,7 +142,7 @@ class Modulated:
 
 def processes(
     own: Sequence[Law | None], common: Law, rates: Floats, gaps: Sequence[SeedSequence], shared: SeedSequence
-) -> list[Process | None]:
+) -> list[ArrivalProcess | None]:
     """The arrival process of each type, None for a rate of 0.
 
     `own[j]` is the law of type j where it has its own. All types under a common Markov-modulated law follow one
@@ -166,7 +166,7 @@ def _check_pace(law: MarkovModulated, rate: float) -> None:
         )
 
 
-def _process(law: Law, rate: float, seed: SeedSequence, chain: Chain | None) -> Process:
+def _process(law: Law, rate: float, seed: SeedSequence, chain: Chain | None) -> ArrivalProcess:
     if isinstance(law, Deterministic):
         return Clockwork(generator(seed, 0).random(), rate)
     if isinstance(law, MarkovModulated):

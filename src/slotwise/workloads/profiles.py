@@ -7,9 +7,9 @@ Durations follow the shape's own law, alike within a batch. Sizes and durations 
 functions, linear in the logarithm between the fitted points.
 
 Where a few batches hold half of all jobs, independent draws would miss the mix of types by far. So draws are
-stratified: batches are laid end to end in random order on a line as long as the number of jobs, and the line is cut
-by the shapes' shares; within a shape it is laid again and read as the duration's quantile. The mix and the
-durations of the jobs then come out as fitted at every seed, and which batch got what is still random.
+stratified. Batches are laid end to end in random order on a line as long as the number of jobs, and the line is cut by
+the shapes' shares. Within a shape the line is laid again and read as the duration's quantile. The mix and the durations
+of the jobs then come out as fitted at every seed, and which batch got what is still random.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 
 LEVELS = (0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975, 0.99, 1.0)
 BATCH_LEVELS = (0.0, 0.5, 0.75, 0.8, 0.9, 0.95, 0.98, 0.99, 0.997, 0.999, 1.0)
-WINDOW = 1200.0
+WINDOW = 1200.0  # seconds: 20 minutes, as the paper has it
 LATE = 1.0  # Seconds after its batch's first job from which a job counts as late.
 
 
@@ -243,8 +243,8 @@ def generate(profile: Profile, jobs: int, seed: int) -> Trace:
 def closeness(real: Trace, made: Trace) -> dict[str, Any]:
     """How close `made` comes to `real`: ratios (1 is equal) and the distance of the type mixes (0 is equal).
 
-    The mix is over the paper's sizes (the largest resource, rounded up to a power of 1/2 of the largest capacity or
-    demand); its distance is the total variation, the largest difference in the share of any set of types.
+    The mix is over the paper's sizes: the largest resource, rounded up to a power of 1/2 of the largest capacity or
+    demand. Its distance is the total variation, the largest difference in the share of any set of types.
     """
     if made.resources != real.resources:
         raise InputError(

@@ -32,7 +32,7 @@ from slotwise.workloads.laws import (
     service_law,
 )
 from slotwise.workloads.merge import merge
-from slotwise.workloads.processes import Process, Renewal, processes
+from slotwise.workloads.processes import ArrivalProcess, Renewal, processes
 from slotwise.workloads.timechange import changing, rhythms_of
 
 Floats = NDArray[np.float64]
@@ -42,9 +42,8 @@ GAPS, SERVICE, SHARED = range(3)
 # arrivals of the busiest type that are drawn at a time: NumPy's overhead is spread thin, the cache holds them
 MOST_BLOCK = 8192
 MOST_BUFFERED = 1 << 18  # arrivals of all types that are drawn ahead, about
-FIRST_BLOCK = 64
-# arrivals of the busiest type that are drawn at first; then, where nobody knows how many will come, so many times
-# as many each time: short runs draw little, and few calls are made for many types
+FIRST_BLOCK = 64  # arrivals of the busiest type that are drawn at first: a short run draws little
+# Factor by which a block grows if the number of arrivals is not known: few calls are made for many types.
 GROWTH = 4
 
 
@@ -58,21 +57,22 @@ class Chunk:
     demand: Ints | None
     """actual demands in the trace's integer units, shape (n, R); None: what the type demands"""
     estimate: Floats | None = None
-    """how long their users expect them to run; None: nobody has said"""
+    """how long their users expect them to run; None without estimates"""
 
     def __len__(self) -> int:
         return len(self.time)
 
 
-class Source(Protocol):
+class JobSource(Protocol):
     """A stream of jobs."""
 
     def next(self, at_most: int, to_come: int = 0) -> Chunk:
-        """The next jobs, 1 to `at_most` of them; none means that nothing will ever come again. About `to_come` will be asked for, these included (0: nobody
-        knows): it says how far to draw ahead, and changes no job."""
+        """Return the next jobs, 1 to `at_most` of them; an empty chunk means that no job will ever come again. The
+        caller will ask for about `to_come` jobs, these included (0: not known). That says how far to draw ahead, and
+        changes no job."""
 
 
-def open_source(scenario: Scenario, rates: Floats, seed: SeedSequence) -> Source:
+def open_source(scenario: Scenario, rates: Floats, seed: SeedSequence) -> JobSource:
     """The stream of jobs under the scenario's laws, type j at `rates[j]` per unit time.
 
     The same seed gives the same stream, however often it is opened. With batch arrivals `rates` must be the
@@ -111,10 +111,10 @@ def _scaled(draw: Sampler, mean: float) -> Sampler:
 class MergedSource:
     """One arrival process for each type, merged in time; of equal instants the lower type is first."""
 
-    def __init__(self, arrivals: list[Process | None], service: list[Sampler], rates: Floats) -> None:
+    def __init__(self, arrivals: list[ArrivalProcess | None], service: list[Sampler], rates: Floats) -> None:
         self._arrivals = arrivals
         self._service = service
-        # Rows are refilled about equally often, so that nobody draws far ahead of the time the others are at.
+        # Rows are refilled about equally often, so that no row is drawn far ahead of the rest.
         most = min(MOST_BLOCK, max(FIRST_BLOCK, MOST_BUFFERED // len(rates)))
         share = rates / rates.max() if rates.any() else rates
         self._largest = np.maximum(1, np.ceil(most * share)).astype(np.int64)
@@ -151,8 +151,9 @@ class MergedSource:
                 return Chunk(time[:filled], job_type[:filled], duration[:filled], None)
 
     def _block(self, row: int, to_come: int) -> int:
-        """How many of this type are drawn next. Of N jobs that come, N p are expected to be of a type with the share p, and N p + 2 sqrt(N p) are seldom too few:
-        so a run draws little that it does not use, and with many types, where a call costs as much as hundreds of draws, in few calls."""
+        """Return how many arrivals of this type to draw next. Of N jobs that come, N p are expected to be of a type
+        with the share p, and N p + 2 sqrt(N p) are seldom too few. So a run draws little that it does not use. It also
+        needs few calls, which matters with many types: a call costs as much as hundreds of draws."""
         if to_come == 0:
             return int(min(GROWTH * self._size[row], self._largest[row]))
         mean = to_come * self._part[row]
@@ -169,7 +170,7 @@ class MergedSource:
 
 def _batch_source(
     scenario: Scenario, law: BatchArrivals, rates: Floats, service: list[Sampler], seed: SeedSequence
-) -> Source:
+) -> JobSource:
     for j, job_type in enumerate(scenario.types):
         if job_type.arrivals is not None:
             raise InputError(
@@ -197,7 +198,7 @@ class BatchSource:
 
     def __init__(
         self,
-        requests: Process,
+        requests: ArrivalProcess,
         probabilities: Floats,
         vectors: Ints,
         service: list[Sampler],

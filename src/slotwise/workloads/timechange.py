@@ -1,9 +1,10 @@
 """Rates that change, without thinning: a process of constant rate, seen on a clock that runs faster and slower.
 
-With a profile m(t) >= 0 of period P, constant in steps and 1 on average, and its integral M(t) = int_0^t m, a process of constant
-rate with points u_k becomes one of rate m(t) times that by t_k = M^-1(u_k). A Poisson process becomes the Poisson process of that
-rate, with independent counts of mean lambda (M(b) - M(a)); a renewal process becomes one whose gaps are independent on the
-clock M. Every point stays, and none is drawn in vain, so the streams of two profiles are as akin as those of two rates.
+A profile m(t) >= 0 of period P is constant in steps and 1 on average; M(t) = int_0^t m is its integral. A process of
+constant rate with points u_k becomes one of m(t) times that rate by t_k = M^-1(u_k). A Poisson process becomes the
+Poisson process of that rate, with independent counts of mean lambda (M(b) - M(a)); a renewal process becomes one whose
+gaps are independent on the clock M. Every point stays, and none is drawn in vain, so the streams of two profiles are as
+akin as those of two rates.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from numpy.typing import NDArray
 
 from slotwise.model.rateprofile import RateProfile
 from slotwise.model.scenario import Scenario
-from slotwise.workloads.processes import Process
+from slotwise.workloads.processes import ArrivalProcess
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Rhythm:
+class RateRhythm:
     """m: step i goes from start[i] to start[i + 1], has the rate rate[i], and begins when the clock shows clock[i]."""
 
     period: float
@@ -33,7 +34,7 @@ class Rhythm:
     """M at each of the starts; the last is the period too"""
 
     @classmethod
-    def of(cls, profile: RateProfile, time_unit: str | None) -> Rhythm:
+    def of(cls, profile: RateProfile, time_unit: str | None) -> RateRhythm:
         """From a scenario's words; the mean becomes 1."""
         period = profile.span(time_unit)
         lengths = np.array(profile.lengths or (1.0,) * len(profile.rates))
@@ -70,7 +71,7 @@ class Rhythm:
 class Changing:
     """A process whose clock follows a rhythm."""
 
-    def __init__(self, inner: Process, rhythm: Rhythm) -> None:
+    def __init__(self, inner: ArrivalProcess, rhythm: RateRhythm) -> None:
         self._inner, self._rhythm = inner, rhythm
 
     def next(self, n: int) -> Floats:
@@ -78,15 +79,17 @@ class Changing:
         return self._rhythm.when(self._inner.next(n))
 
 
-def rhythms_of(scenario: Scenario) -> list[Rhythm | None]:
+def rhythms_of(scenario: Scenario) -> list[RateRhythm | None]:
     """Of each type: its own, or else the workload's; None where its rate stays the same."""
     unit, common = scenario.time_unit, scenario.workload.profile
     found = [job_type.profile or common for job_type in scenario.types]
-    made = {id(one): Rhythm.of(one, unit) for one in found if one is not None}
+    made = {id(one): RateRhythm.of(one, unit) for one in found if one is not None}
     return [None if one is None else made[id(one)] for one in found]
 
 
-def changing(arrivals: Sequence[Process | None], rhythms: Sequence[Rhythm | None]) -> list[Process | None]:
+def changing(
+    arrivals: Sequence[ArrivalProcess | None], rhythms: Sequence[RateRhythm | None]
+) -> list[ArrivalProcess | None]:
     """The same processes, each by its rhythm."""
     return [
         process if process is None or rhythm is None else Changing(process, rhythm)
@@ -95,7 +98,7 @@ def changing(arrivals: Sequence[Process | None], rhythms: Sequence[Rhythm | None
 
 
 @dataclass(frozen=True, eq=False)
-class Steps:
+class RateSteps:
     """The rates of all types over one period, in steps within which none of them changes."""
 
     start: Floats
@@ -104,7 +107,7 @@ class Steps:
     """of each step and type, as a multiple of the type's mean rate"""
 
 
-def steps_of(scenario: Scenario) -> Steps | None:
+def steps_of(scenario: Scenario) -> RateSteps | None:
     """None where no rate changes."""
     period = scenario.period
     if period is None:
@@ -118,12 +121,13 @@ def steps_of(scenario: Scenario) -> Steps | None:
     start = start[np.concatenate(([True], np.diff(start) > 1e-12 * period))]  # the same moment, rounded twice
     middle = (start[1:] + start[:-1]) / 2
     rate = [np.ones(len(middle)) if rhythm is None else rhythm.at(middle) for rhythm in rhythms]
-    return Steps(start, np.stack(rate, axis=1))
+    return RateSteps(start, np.stack(rate, axis=1))
 
 
 def in_service(rate: Floats, start: Floats, mean_service: float) -> Floats:
-    """The mean number in service at the start of each step of one type that arrives at `rate` in each of them, period after period, were each job
-    started at once and served for an exponential time: n' = rate - n / mean_service, and n is the same after a period."""
+    """Return the mean number n of jobs in service at the start of each step, for one type that arrives at `rate` in the
+    steps, period after period. Each job starts at once and has an exponential service time: n' = rate - n /
+    mean_service, and n is the same after a period."""
     keep = np.exp(-np.diff(start) / mean_service)
     gain = rate * mean_service * (1.0 - keep)
     level = 0.0

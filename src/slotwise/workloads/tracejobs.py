@@ -21,7 +21,7 @@ from slotwise.workloads.generators import azure_like, google_like
 from slotwise.workloads.hpc import hpc_like
 from slotwise.workloads.jobs import Jobs
 from slotwise.workloads.laws import generator
-from slotwise.workloads.source import Source, TraceSource
+from slotwise.workloads.source import JobSource, TraceSource
 from slotwise.workloads.traces import Trace, read_trace
 from slotwise.workloads.traces.schema import UNKNOWN_UNIT
 from slotwise.workloads.typemaking import Typing, make_types
@@ -44,7 +44,7 @@ class _FromTrace:
     running: int
     estimate: NDArray[np.float64] | None = None
 
-    def __call__(self, seed: SeedSequence) -> Source:
+    def __call__(self, seed: SeedSequence) -> JobSource:
         if not self.running:
             return TraceSource(self.time, self.job_type, self.duration, self.demand, self.estimate)
         rows, left = drawn(self.duration, self.job_type, self.running, generator(seed, 0))
@@ -83,31 +83,11 @@ def jobs_of_trace(
     trace: Trace, cluster: Cluster, typing: TypeMaking, time_scale: float = 1.0, *, warm: bool = False
 ) -> Jobs:
     """Sort the jobs into types for this cluster; a type's demand covers what each of its jobs asks for."""
-    largest = {
-        name: float(max(server.capacity[r] for server in cluster.servers))
-        for r, name in enumerate(cluster.resources)
-    }
-    if cluster.resources == ("size",):
-        largest = dict.fromkeys(trace.resources, largest["size"])
-    else:
-        unknown = [name for name in cluster.resources if name not in trace.resources]
-        if unknown:
-            raise InputError(
-                f"the trace has no resource {unknown[0]!r}",
-                where="cluster.resources",
-                remedy=f"use some of: {', '.join(trace.resources)}, or one resource called size",
-            )
-        trace = trace.only(cluster.resources)  # what servers do not have costs nothing
-        _compare_units(trace, cluster)
+    trace, largest = _resources_of(trace, cluster)
     room = _capacities(trace, cluster)
     if room:
         trace = treat_too_large(trace, room, typing.too_large, remedy=TOO_LARGE)
-    options: dict[str, Any] = {}
-    if typing.method == "waste-bounded":
-        options = {"types": typing.types, "waste": typing.waste}
-    elif typing.method == "grid" and typing.types is not None:
-        options["levels"] = typing.types
-    made = make_types(trace, typing.method, capacity=largest, **options)
+    made = _types_of(trace, typing, largest)
     if room and made.resources == trace.resources:
         made = made.fitting(trace, room)
     demand = _covers(made, cluster, largest)
@@ -151,6 +131,37 @@ def jobs_of_trace(
         count=len(trace) + running,
         running=running,
     )
+
+
+def _resources_of(trace: Trace, cluster: Cluster) -> tuple[Trace, dict[str, float]]:
+    """Return the trace with the resources that servers have, and the most that any server has of each."""
+    largest = {
+        name: float(max(server.capacity[r] for server in cluster.servers))
+        for r, name in enumerate(cluster.resources)
+    }
+    if cluster.resources == ("size",):
+        largest = dict.fromkeys(trace.resources, largest["size"])
+    else:
+        unknown = [name for name in cluster.resources if name not in trace.resources]
+        if unknown:
+            raise InputError(
+                f"the trace has no resource {unknown[0]!r}",
+                where="cluster.resources",
+                remedy=f"use some of: {', '.join(trace.resources)}, or one resource called size",
+            )
+        trace = trace.only(cluster.resources)  # what servers do not have costs nothing
+        _compare_units(trace, cluster)
+    return trace, largest
+
+
+def _types_of(trace: Trace, typing: TypeMaking, largest: dict[str, float]) -> Typing:
+    """Return the types of the jobs, made as the scenario says."""
+    options: dict[str, Any] = {}
+    if typing.method == "waste-bounded":
+        options = {"types": typing.types, "waste": typing.waste}
+    elif typing.method == "grid" and typing.types is not None:
+        options["levels"] = typing.types
+    return make_types(trace, typing.method, capacity=largest, **options)
 
 
 def _compare_units(trace: Trace, cluster: Cluster) -> None:

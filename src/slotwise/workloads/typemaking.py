@@ -5,14 +5,14 @@ types reserves. With durations d_n and the capacity C_r of one server, rounding 
 
     reserved_r = sum_n d_n c_{j(n), r} / (C_r T),     asked_r = sum_n d_n w_{n, r} / (C_r T)
 
-servers' worth over the trace's span T. The waste in r is (reserved_r - asked_r) / asked_r: how much more is held
-than anybody asked for. What was asked for is the same for every method, so wastes compare as resource-time does.
-`total` is the same with the sums over r in place of one r, and `bottleneck` with the maxima over r: the servers
-that the load fills, rounded and not.
+servers' worth over the trace's span T. The waste in r is (reserved_r - asked_r) / asked_r: how much more is held than
+jobs asked for. What was asked for is the same for every method, so wastes compare as resource-time does. `total` is the
+same with the sums over r in place of one r, and `bottleneck` with the maxima over r: the servers that the load fills,
+rounded and not.
 
-The paper's rounding knows one resource, the size 2^-e >= max_r w_r / C_r of a unit server, of which no two jobs may
-share a part: a job of size s holds s of every resource. That is how its waste is counted here, so it compares with
-the methods that round each resource by itself. The jobs keep their actual demands: types are for queues.
+The paper's rounding knows one resource, the size 2^-e >= max_r w_r / C_r of a unit server. No two jobs may share a part
+of it: a job of size s holds s of every resource. That is how its waste is counted here, so it compares with the methods
+that round each resource by itself. The jobs keep their actual demands: types are for queues.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from slotwise.workloads.traces.schema import Trace
 from slotwise.workloads.typenames import names_by_size
 
 METHODS = ("power-of-two", "grid", "exact", "waste-bounded")
-MOST_EXACT = 10_000
+MOST_EXACT = 10_000  # types
 COLUMNS = ("jobs", "share", "rate", "mean_duration", "load")
-LEAST_EXPONENT = 7
+LEAST_EXPONENT = 7  # the smallest size is 2^-7 of a server, as in the paper
 TRIES, LEAST_TRIES = 40, 4
-# where nobody says how many types: the fewest that waste at most this share, and no more than so many
+# By default the fewest types that waste at most this share of what jobs ask for, and at most so many types.
 WASTE, MOST_CHOSEN = 0.05, 64
 
 
@@ -59,7 +59,7 @@ class Typing:
     reserved: dict[str, float]
     asked: dict[str, float]
     limit: float | None = None
-    """the waste that the number of types was chosen for; None where somebody has given the number"""
+    """the waste that the number of types was chosen for; None if the number was given"""
 
     @property
     def told(self) -> str:
@@ -156,9 +156,10 @@ def make_types(
 ) -> Typing:
     """Types for the jobs of `trace`.
 
-    `power-of-two` (options: least_exponent = 7), `grid` (levels = 8 per resource, or step = {resource: size}),
-    `exact` (limit = 10,000 types), `waste-bounded` (types = so many at most, tries = 40 or fewer with many types, seed = 0; or, without
-    types, the fewest, at most 64, that waste no more than waste = 0.05 of what jobs ask for).
+    The methods and their options: `power-of-two` (least_exponent = 7). `grid` (levels = 8 per resource, or step =
+    {resource: size}). `exact` (limit = 10,000 types). `waste-bounded` (types = the most types, tries = 40 or fewer with
+    many types, seed = 0). Without `types` it makes the fewest types, at most 64, that waste no more than `waste` = 0.05
+    of what jobs ask for.
     """
     if not len(trace):
         raise InputError("has no jobs to make types of", where=trace.name)

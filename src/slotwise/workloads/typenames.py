@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 BYTES = re.compile(r"[kKMGTPE]?i?B")
-FIGURES = 3
-MOST_FIGURES = 17
+FIGURES = 3  # of the amounts in a name, unless two types would have one name
+MOST_FIGURES = 17  # of a float
 
 
 def names_by_size(

@@ -1,7 +1,8 @@
-"""The jobs that run when a trace begins: a trace starts where somebody began to write it down, not with an empty cluster.
+"""The jobs that run when a trace begins: a trace starts where its recording began, not with an empty cluster.
 
-Taken to have gone on like this before, with jobs that started at once: by Little's law n = (sum of all durations) / (length of the trace) jobs are in
-service at any moment, a job of duration d is met in proportion to d (long jobs are there more often), and a uniform share of it is still left.
+The trace is taken to have gone on like this before, with jobs that started at once. By Little's law n = (sum of all
+durations) / (length of the trace) jobs are in service at any moment. A job of duration d is met in proportion to d,
+since long jobs are there more often, and a uniform share of it is still left.
 
 So n jobs are drawn in proportion to their durations, evenly over the trace's jobs sorted by type and duration, and each with a uniform share left. They
 arrive together at time 0, in random order, and the policy places them as it would any others. Each replication draws its own.
@@ -18,7 +19,7 @@ from slotwise.errors import InputError
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-MOST = 10_000_000
+MOST = 10_000_000  # jobs that run when a trace begins
 
 
 def how_many(duration: Floats, length: float) -> int:

@@ -3,8 +3,9 @@
 A trace is a window of time, from its first arrival to its last. With arrivals a_n, durations d_n, demands w_n and the length T:
 
 - offered: sum_n d_n w_n / T, what the jobs keep in use in the long run if they go on coming like this. `capacity` speaks about it.
-- mean: sum_n min(d_n, end - a_n) w_n / T, what they keep in use within the window if each starts at once, together with the jobs that run when it
-  begins (none, unless `workload.start` is "warm"). A simulation of the trace sees no more than that.
+- mean: sum_n min(d_n, end - a_n) w_n / T, what they keep in use within the window if each starts at once. The jobs that
+  run when the window begins count, too; there are none unless `workload.start` is "warm". A simulation of the trace
+  sees no more than that.
 - peak: the most that is in use at once within the window if each starts at once. So many servers spare every job the wait.
 
 Where durations are short against the window the first two agree. Where they are not, most of the work lies beyond its end.
@@ -22,7 +23,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Window:
+class TraceWindow:
     """In the units of the demands, by resource."""
 
     length: float
@@ -37,7 +38,7 @@ class Window:
     """how many jobs it begins with"""
 
 
-class Running(NamedTuple):
+class JobsAtStart(NamedTuple):
     """Jobs that run when a window begins."""
 
     left: Floats
@@ -45,21 +46,23 @@ class Running(NamedTuple):
     demand: Floats
 
 
-def window_of(arrival: Floats, duration: Floats, demand: Floats, running: Running | None = None) -> Window | None:
+def window_of(
+    arrival: Floats, duration: Floats, demand: Floats, running: JobsAtStart | None = None
+) -> TraceWindow | None:
     """Of jobs in order of arrival; None where the window has no length."""
     length = float(arrival[-1] - arrival[0]) if len(arrival) else 0.0
     if length <= 0:
         return None
     end = float(arrival[-1])
     within = np.minimum(duration, end - arrival)
-    left, held = running or Running(np.zeros(0), np.zeros((0, demand.shape[1])))
+    left, held = running or JobsAtStart(np.zeros(0), np.zeros((0, demand.shape[1])))
     begin = np.concatenate([np.full(len(left), arrival[0]), arrival])
     times = np.concatenate([begin, begin + np.concatenate([left, duration])])
     changes = np.concatenate([held, demand, -held, -demand])
     order = np.lexsort((np.repeat([1, 0], len(begin)), times))  # who leaves at an instant makes room for who comes
     inside = times[order] <= end
     level = np.cumsum(changes[order], axis=0)[inside]
-    return Window(
+    return TraceWindow(
         length=length,
         offered=np.asarray(duration @ demand / length),
         mean=np.asarray((within @ demand + np.minimum(left, length) @ held) / length),
@@ -70,9 +73,10 @@ def window_of(arrival: Floats, duration: Floats, demand: Floats, running: Runnin
     )
 
 
-def in_words(window: Window, capacity: Floats, rounded: Floats | None = None) -> str:
-    """One sentence that lets the figures of `trace summary`, `capacity`, `simulate` and `plan` explain each other; `capacity` is of
-    one server, or of all of them; `rounded` is what is offered when every job asks for what its type does."""
+def in_words(window: TraceWindow, capacity: Floats, rounded: Floats | None = None) -> str:
+    """Return a sentence that lets the figures of `trace summary`, `capacity`, `simulate` and `plan` explain each other.
+    `capacity` is of one server, or of all of them. `rounded` is the offered load when every job asks for what its type
+    does."""
     used = np.where(capacity > 0, capacity, np.inf)
     offered, mean, peak = (float((values / used).max()) for values in (window.offered, window.mean, window.peak))
     text = f"jobs bring {offered:.4g} times this capacity of work while they arrive (`trace summary`)"

@@ -21,7 +21,7 @@ from numba.core.dispatcher import Dispatcher
 from slotwise.compiler.kernel import JIT, hook_value
 from slotwise.compiler.views import LATE
 from slotwise.core import state as st
-from slotwise.core.moves import RAISED
+from slotwise.core.steps import RAISED
 
 Hook = Callable[[st.State, int, int], None]
 SIGNATURE = types.void(st.RECORD, types.int64, types.int64)
@@ -49,11 +49,10 @@ class Hooks(NamedTuple):
     """(s, 0, 0): the policy's own clock, if it sets `tick_rate`"""
 
 
-# Every hook by name, with the one that stands in for it. Beside those of `Hooks`, which all drivers need:
-#
-# resume (s, server, 0): the server takes jobs, and may hold some; stop (s, j, server): as complete, but nothing
-# is learnt from it; file (s, server, 0): what is known of the server was put back from a situation, so that what
-# follows from it can be worked out
+# Every hook by name, with the hook that stands in for it if a policy leaves it out. All drivers need the hooks of
+# `Hooks`. These come besides. resume (s, server, 0): the server takes jobs, and may hold some. stop (s, j, server): as
+# complete, but the policy learns nothing from it. file (s, server, 0): the server was put back from a situation; work
+# out what follows from it.
 HOOKS = dict.fromkeys(Hooks._fields, "") | {"resume": "join", "stop": "complete", "file": ""}
 
 
@@ -122,6 +121,14 @@ def _guarded(hook: Dispatcher) -> Hook:
             s.failed = RAISED
 
     return guarded
+
+
+def address_of(value: Any) -> int:
+    """Return the address of a hook that `as_value` made; without the compiler, a number by which `call` finds it."""
+    if JIT:
+        return int(value.__wrapper_address__() if isinstance(value, PythonHook) else value.address)
+    LATE[id(value)] = value
+    return id(value)
 
 
 _linked: dict[Hook, tuple[Any, int]] = {}

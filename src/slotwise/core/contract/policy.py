@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from slotwise.core.contract import learnt as learning
-from slotwise.core.contract.claims import PolicyClaim, Unknown
+from slotwise.core.contract.claims import Assumption, PolicyClaim, Unknown
 from slotwise.core.contract.hooks import HOOKS, Hooks, as_value, nothing
 from slotwise.core.contract.memory import Memory
 from slotwise.core.contract.reasons import Because, Reason
@@ -25,6 +25,14 @@ if TYPE_CHECKING:
     from slotwise.core.contract.view import View
     from slotwise.core.store import Store
 
+# What the core can keep up to date for a policy:
+#
+# - `free`: the free capacity of each server, without which `start` goes by slots
+# - `fit`: the index of best fits; `tree`: the index of first fits
+# - `lists`: the jobs of each server; `use`: what all running jobs take together
+# - `ranks`: which types have a waiting job, from large to small
+# - `line`: the waiting jobs by what they ask for, unless the head of each queue says it all
+# - `unlike`: as `line`, but only if jobs of one type request different amounts
 Keep = Literal["free", "fit", "tree", "lists", "use", "ranks", "line", "unlike"]
 SolverName = Literal["auto", "hull", "enumerate", "dp", "greedy", "greedy-fill", "search", "approximate"]
 
@@ -60,13 +68,21 @@ class Policy:
     memory: ClassVar[Memory] = Memory()
     """what it remembers between events"""
     keeps: frozenset[Keep] = frozenset({"free"})
-    """free: free room of each server, without which `start` goes by slots; fit: the index of best fits; tree: that of first fits; lists: jobs of a server; use: what all
-    running jobs take together; line: the waiting jobs by what they ask for (not where the first of each type say it all); unlike: the same, but only where jobs of a type differ"""
+    """What the core keeps up to date for the policy."""
     needs_durations: bool = False
     # Options and learnt values of earlier versions, which a situation may still have; they are left out when it is read.
     retired: ClassVar[frozenset[str]] = frozenset()
     compiled: ClassVar[bool] = False
     """the hooks are written for the compiler; functions under @njit are compiled in any case"""
+
+    honours_shares: ClassVar[bool] = False
+    """it scales weights by the factors of `core.sharing`, so that tenants get their shares"""
+
+    asks_at_departures: ClassVar[bool] = False
+    """its hooks ask for configurations only when a job leaves a server while jobs wait, and only for this server"""
+
+    # Open slots of a configuration are kept for their types, and count as kept capacity.
+    reserves: ClassVar[bool] = True
 
     late: tuple[Any, ...] = ()
     """functions that its hooks call by their address (`hooks.late`), named so that they can be compiled ahead"""
@@ -108,6 +124,11 @@ class Policy:
     def solver(self) -> str | None:
         """The packing solver to be made for each server class; None where the policy asks for none."""
         return str(self.options.solver) if isinstance(self.options, SolverOptions) else None
+
+    @property
+    def solves_late(self) -> bool:
+        """Whether the solver of a class may be made when a job leaves a server of this class, and not before."""
+        return self.asks_at_departures and not self._replaced_since("asks_at_departures")[1]
 
     @property
     def actual(self) -> bool:
@@ -165,15 +186,23 @@ class Policy:
         """What is proven of it, with these options. A subclass that decides otherwise must say so anew."""
         return Unknown()
 
+    def claim_with_shares(self) -> tuple[Assumption, ...]:
+        """Return what the claim also needs if tenants have shares."""
+        return (Assumption("the policy honours shares", self.honours_shares),)
+
     def proven(self) -> PolicyClaim:
         """Return the claim, or that nothing is known if a subclass has other hooks than the class that makes the claim."""
-        owner = next(one for one in type(self).__mro__ if "claim" in one.__dict__)
-        other = [name for name in HOOKS if getattr(type(self), name) is not getattr(owner, name)]
+        owner, other = self._replaced_since("claim")
         if other:
             return Unknown(
                 f"{type(self).__name__} has its own {', '.join(other)}, so the proof of {owner.__name__} says nothing about it"
             )
         return self.claim()
+
+    def _replaced_since(self, attribute: str) -> tuple[type, list[str]]:
+        """Return the class that sets an attribute, and the names of the hooks that a subclass has replaced since."""
+        owner = next(one for one in type(self).__mro__ if attribute in one.__dict__)
+        return owner, [name for name in HOOKS if getattr(type(self), name) is not getattr(owner, name)]
 
     # -- explanations ---------------------------------------------------------------------------------------------
 

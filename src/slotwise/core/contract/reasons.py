@@ -28,6 +28,7 @@ class Reason(StrEnum):
         "{turning} servers have room for it, but they turn to configurations with no free slot of its type"
     )
     SWAPS_FIRST = "server {server} has room for it, but a job of type {type} must start there first"
+    ABOVE_SHARE = "tenant {tenant} has had {used:.0%} of what all tenants have used and is above its share, so jobs of tenants below their shares go first"
     UNDECIDED = "the policy has not started it"
     # servers
     ACTIVE = "is active with slots {configuration}, jobs {holding}; weight {weight:g} of the best {best:g}"

@@ -16,7 +16,7 @@ from slotwise.core import state as st
 
 
 def words(n_servers: int) -> tuple[int, int, int]:
-    """Words in each level for servers 0..n_servers - 1."""
+    """Return the words of each level for servers 0..n_servers - 1."""
     level_0 = (n_servers + 31) // 32
     level_1 = (level_0 + 31) // 32
     return level_0, level_1, (level_1 + 31) // 32
@@ -56,13 +56,13 @@ def discard(s: st.State, row: int, server: int) -> None:
 
 @kernel
 def contains(s: st.State, row: int, server: int) -> bool:
-    """Whether the server is in the set."""
+    """Return whether the server is in the set."""
     return bool((bits(s)[row, server >> 5] >> (server & 31)) & 1)
 
 
 @kernel
 def first(s: st.State, row: int) -> int:
-    """The lowest server number in the set, -1 where it is empty."""
+    """Return the lowest server number in the set, -1 if it is empty."""
     words = bits(s)[natural(row)]
     top = s.n_words_0 + s.n_words_1
     for i in range(s.n_words_2):

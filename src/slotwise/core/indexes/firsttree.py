@@ -15,7 +15,7 @@ from slotwise.compiler.kernel import kernel
 from slotwise.compiler.views import int_rows, ints
 from slotwise.core import state as st
 
-MOST_BITS = 62
+MOST_BITS = 62  # types with a bit of their own in one whole number, whose sign bit stays free
 CLOSED = -1  # Room of a server that takes no jobs: less than any demand.
 
 

@@ -10,7 +10,7 @@ Searches see groups in an order that depends on nothing but what there is: by cl
 history of the index never decides anything. Within a group the server that was filed last comes first; that order is part of what a
 scheduler knows (`slotwise.scheduling.situation`).
 
-Where there is but one server, as in the log of a parallel machine, nothing is filed (`moves.reindex`), and searches look at that one.
+Where there is but one server, as in the log of a parallel machine, nothing is filed (`steps.reindex`), and searches look at that one.
 
 Row layout of `groups`: CLASS_OF, FIRST (server), SIZE, NEXT_IN_CELL, PREVIOUS_IN_CELL, CELL, HOME (its place in the table by its hash).
 """
@@ -21,14 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise.compiler.kernel import kernel
-from slotwise.compiler.views import float_rows, int_rows, ints, trailing_zeros
+from slotwise.compiler.views import call_at, float_rows, int_rows, ints, trailing_zeros
 from slotwise.core import state as st
+from slotwise.core.indexes import firsttree
 
 CLASS_OF, FIRST, SIZE, NEXT_IN_CELL, PREVIOUS_IN_CELL, CELL, HOME = 0, 1, 2, 3, 4, 5, 6
-GROUP_COLUMNS = 8
-CELLS_PER_CLASS = 1024
+GROUP_COLUMNS = 8  # a cache line of 64 bytes
+CELLS_PER_CLASS = 1024  # cells of the grid over free capacity, on all axes together
 WORDS = CELLS_PER_CLASS // 32
-MAX_AXES = 10
+MAX_AXES = 10  # resources that have an axis of the grid: two cells on each make CELLS_PER_CLASS
 MARGIN = 1e-9  # by which a bound on scores must be worse, so that rounding decides nothing
 
 
@@ -120,6 +121,19 @@ def clear(s: st.State) -> None:
     chain[s.max_servers, NEXT_IN_CELL] = 0
 
 
+def refile(s: st.State, server: int, _: int) -> None:
+    """File a server anew in the indexes that the policy keeps: what `steps.reindex` calls. A server that was to be filed late goes first, as of equal servers a search
+    finds the one that was filed last."""
+    late_one = s.unfiled - 1
+    s.unfiled = 0
+    if late_one >= 0 and late_one != server:
+        call_at(s.hook_reindex, s, late_one, 0)
+    if s.keeps_fit:
+        update(s, server)
+    if s.keeps_tree:
+        firsttree.update(s, server)
+
+
 @kernel
 def update(s: st.State, server: int) -> None:
     """The server's free room, or whether it takes jobs, has changed: file it anew."""
@@ -141,7 +155,7 @@ def _takes_jobs(s: st.State, server: int) -> bool:
 @kernel
 def _only_server(s: st.State, need: NDArray[np.int64]) -> int:
     """What `best` finds where there is but one server: that one if it takes jobs and has room, else -1."""
-    if not _takes_jobs(s, 0) or not may_hold(s, st.servers(s)[0, st.CLASS]):
+    if not _takes_jobs(s, 0) or not st.may_hold(s, st.servers(s)[0, st.CLASS]):
         return -1
     for r in range(s.n_resources):
         if st.free(s)[0, r] < need[r]:
@@ -384,7 +398,7 @@ def best(s: st.State, need: NDArray[np.int64]) -> int:
     R, all_groups, rooms = s.n_resources, groups(s), group_free(s)
     least, winner = np.inf, -1
     for c in range(s.n_classes):
-        if not may_hold(s, c):
+        if not st.may_hold(s, c):
             continue
         coefficients, size, words = score(s)[c], st.capacity(s)[c], filled(s)[c]
         if need[0] > size[0]:
@@ -429,12 +443,6 @@ def best(s: st.State, need: NDArray[np.int64]) -> int:
 
 
 @kernel
-def may_hold(s: st.State, c: int) -> bool:
-    """Whether the requirements of the type that is being placed let it run on servers of the class."""
-    return not s.restricted or st.allowed(s)[c, s.need_type] > 0
-
-
-@kernel
 def count(s: st.State, need: NDArray[np.int64], k: int) -> int:
     """How many servers cover the need (k < 0), or number k of them, in the order of searches."""
     if s.n_places == 1:
@@ -442,7 +450,7 @@ def count(s: st.State, need: NDArray[np.int64], k: int) -> int:
     seen = 0
     for c in range(s.n_classes):
         words = filled(s)[c]
-        rows = words[0] if may_hold(s, c) else 0
+        rows = words[0] if st.may_hold(s, c) else 0
         while rows != 0:
             row = trailing_zeros(rows)
             rows &= rows - 1

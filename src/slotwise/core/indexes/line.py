@@ -8,8 +8,9 @@ A node whose low does not fit the room is skipped whole; one whose high fits hol
 down to the more promising child first and skips what cannot beat the best job found so far. The promise for "oldest" is the oldest
 below; for a score that grows with the demand (largest share, dot product with what is free) it is the score of min(high, room).
 
-With one resource a search takes O(log n) steps for n distinct demands. With R resources it is that of a k-d tree: O(log n)
-when jobs that fit are frequent, and at most O(n^(1 - 1/R)) when demands are spread evenly and nearly all must be ruled out.
+With one resource a search takes O(log n) steps for n distinct demands. With R resources it takes the time of a k-d
+tree. That is O(log n) if many jobs fit, and at most O(n^(1 - 1/R)) if demands are spread evenly and nearly all must be
+ruled out.
 
 What is found depends on the jobs only, never on the layout of the tree: ties go to the older job, and no two are equally old.
 """
@@ -28,19 +29,17 @@ from slotwise.core.indexes.linetree import (
     RIGHT,
     YOUNGEST,
     file_last,
-    group_of_type,
     high,
     low,
     nodes,
     promises,
     roots,
     shortest_time,
-    size_of,
     stack,
     type_of_group,
 )
 
-NOBODY = -1
+NONE = -1
 SHORTEST = 1e-12  # no job is taken to be shorter
 BY_SHARE, BY_DOT = 0, 1  # scores of `largest`
 
@@ -55,27 +54,15 @@ def covered(size: NDArray[np.int64], room: NDArray[np.int64]) -> bool:
 
 
 @kernel
-def nobody_fits(s: st.State, room: NDArray[np.int64]) -> bool:
-    """Return whether no waiting job can fit: the free capacity of some resource is below the least demand for it. N
-    o job is filed for this check."""
-    if s.line_last >= 0 and covered(size_of(s, s.line_last), room):
-        return False
-    for g in range(s.n_line_groups):
-        if roots(s)[g] >= 0 and covered(low(s)[roots(s)[g]], room):
-            return False
-    return True
-
-
-@kernel
 def first_in_line(s: st.State) -> int:
     """Return the job that has waited longest, or -1 if no job waits."""
     file_last(s)
-    best = NOBODY
+    best = NONE
     for g in range(s.n_line_groups):
         root = roots(s)[g]
         if root >= 0 and (best < 0 or nodes(s)[root, OLDEST] < nodes(s)[best, OLDEST]):
             best = root
-    return _oldest_below(s, best) if best >= 0 else NOBODY
+    return _oldest_below(s, best) if best >= 0 else NONE
 
 
 @kernel
@@ -83,7 +70,7 @@ def oldest(s: st.State, room: NDArray[np.int64], c: int) -> int:
     """The job that has waited longest of those that fit the room and may run on servers of class c, -1 where there is none."""
     file_last(s)
     rows, lows, highs, todo = nodes(s), low(s), high(s), stack(s)
-    best, n = NOBODY, _roots_for(s, c)
+    best, n = NONE, _roots_for(s, c)
     while n > 0:
         n -= 1
         node = todo[n]
@@ -93,7 +80,7 @@ def oldest(s: st.State, room: NDArray[np.int64], c: int) -> int:
             best = node
             continue
         n = _push(s, node, n)
-    return _oldest_below(s, best) if best >= 0 else NOBODY
+    return _oldest_below(s, best) if best >= 0 else NONE
 
 
 @kernel
@@ -105,7 +92,7 @@ def largest(s: st.State, room: NDArray[np.int64], c: int, rule: int) -> int:
     file_last(s)
     rows, lows, todo, promise = nodes(s), low(s), stack(s), promises(s)
     whole = st.capacity(s)[c] if rule == BY_DOT else st.largest_capacity(s)
-    best, first, second = NOBODY, 0.0, 0.0
+    best, first, second = NONE, 0.0, 0.0
     for g in range(s.n_line_groups):
         node, n = roots(s)[g], 0
         if (
@@ -141,7 +128,7 @@ def largest(s: st.State, room: NDArray[np.int64], c: int, rule: int) -> int:
                 break
             n -= 1
             node, a, b = todo[n], promise[n, 0], promise[n, 1]
-    return int(rows[best, LEFT]) if best >= 0 else NOBODY
+    return int(rows[best, LEFT]) if best >= 0 else NONE
 
 
 @kernel
@@ -153,11 +140,11 @@ def oldest_harmless(
     spare: NDArray[np.int64],
     until: float,
 ) -> int:
-    """The oldest job that came after `after` and that some room is for: that elsewhere; or this room, if the job is expected to end by
-    `until` or takes no more than what is to spare. -1 where there is none. Only where each job is a leaf."""
+    """Return the oldest job that came after `after` and fits either the free capacity `elsewhere` or `room`, or -1. A
+    job takes `room` only if it is expected to end by `until` or takes no more than `spare`. Each job must be a leaf."""
     file_last(s)
     rows, lows, todo = nodes(s), low(s), stack(s)
-    best, n = NOBODY, _roots_for(s, NOBODY)
+    best, n = NONE, _roots_for(s, NONE)
     while n > 0:
         n -= 1
         node = todo[n]
@@ -172,21 +159,23 @@ def oldest_harmless(
             best = node
             continue
         n = _push(s, node, n)
-    return int(rows[best, LEFT]) if best >= 0 else NOBODY
+    return int(rows[best, LEFT]) if best >= 0 else NONE
 
 
 @kernel
 def most_urgent(
     s: st.State, room: NDArray[np.int64], c: int, spare: NDArray[np.int64], until: float, long: float
 ) -> int:
-    """The job with the largest u = a (m + (a / long)^4) / d, of those that fit the room, may run on servers of class c (-1: any), and are expected to end by `until`
-    or take no more than what is to spare; -1 where there is none. Only where each job is a leaf.
+    """Return the job with the largest u = a (m + (a / long)^4) / d that fits `room` and may run on servers of class c
+    (-1: any), or -1. Only jobs count that are expected to end by `until` or take no more than `spare`. Each job must be
+    a leaf.
 
-    a is how many have arrived since the job did, m the largest share that it takes of any resource of the largest servers, d its expected duration. Of equal
-    ones the oldest. No job below a node has more than the largest m and a and the least d there."""
+    a is the number of arrivals since the job's, m the largest share of any resource of the largest servers that it
+    takes, d its expected duration. Of equal jobs the oldest is returned. The largest m and a and the least d below a
+    node bound u there."""
     file_last(s)
     rows, todo, promise = nodes(s), stack(s), promises(s)
-    best, most, n = NOBODY, 0.0, 0
+    best, most, n = NONE, 0.0, 0
     for k in range(_roots_for(s, c)):
         if _may_start(s, todo[k], room, spare, until):
             todo[n], promise[n, 0] = todo[k], _urgency(s, todo[k], room, long)
@@ -210,7 +199,7 @@ def most_urgent(
             if n > 1 and todo[n - 2] == a and promise[n - 2, 0] > promise[n - 1, 0]:
                 todo[n - 1], todo[n - 2] = a, b
                 promise[n - 1, 0], promise[n - 2, 0] = promise[n - 2, 0], promise[n - 1, 0]
-    return int(rows[best, LEFT]) if best >= 0 else NOBODY
+    return int(rows[best, LEFT]) if best >= 0 else NONE
 
 
 @kernel
@@ -218,32 +207,6 @@ def _may_start(s: st.State, node: int, room: NDArray[np.int64], spare: NDArray[n
     """Whether some job below the node may fit the room, and end by `until` or take no more than what is to spare; for a leaf, whether its job does."""
     size = low(s)[node]
     return covered(size, room) and (s.now + shortest_time(s)[node] <= until or covered(size, spare))
-
-
-@kernel
-def most_urgent_of(s: st.State, j: int, long: float) -> int:
-    """The same of the jobs of type j, all of which ask for what their type does."""
-    file_last(s)
-    size = st.demand(s)[j]
-    rows, todo = nodes(s), stack(s)
-    best, most, n = NOBODY, 0.0, 0
-    if roots(s)[group_of_type(s)[j]] >= 0:
-        todo[0] = roots(s)[group_of_type(s)[j]]
-        n = 1
-    while n > 0:
-        n -= 1
-        node = todo[n]
-        if not covered(low(s)[node], size) or not covered(size, high(s)[node]):
-            continue
-        this = _urgency(s, node, size, long)
-        if best >= 0 and not _beats(this, 0.0, rows[node, OLDEST], most, 0.0, rows[best, OLDEST]):
-            continue
-        if rows[node, LEVEL] < 0:
-            if st.jobs(s)[rows[node, LEFT], st.TYPE] == j:
-                best, most = node, this
-            continue
-        n = _push(s, node, n)
-    return int(rows[best, LEFT]) if best >= 0 else NOBODY
 
 
 @kernel

@@ -1,9 +1,10 @@
 """How the tree of waiting jobs is kept: a crit-bit tree over demand vectors whose bits are taken in turn from each resource.
 
-The key of a leaf is its demand vector, with each resource scaled so that the largest capacity fills the same number of bits, then a
-tie: the type of the jobs; or where jobs have expected durations, so that no two are alike, the order of arrival. An inner node
-parts the keys below it at the highest bit in which they differ (bits of equal weight: by the number of the resource), so the tree is a k-d
-tree in which the shape follows from the set of keys alone. Jobs with the same key stand in one leaf, from old to young.
+The key of a leaf is its demand vector, followed by a tie. Each resource is scaled so that its largest capacity fills
+the same number of bits. The tie is the type of the jobs; or, if jobs have expected durations, so that no two are alike,
+the order of arrival. An inner node parts the keys below it at the highest bit in which they differ; of bits of equal
+weight, that of the lower-numbered resource counts. So the tree is a k-d tree whose shape follows from the set of keys
+alone. Jobs with the same key stand in one leaf, from old to young.
 
 Types that may run on the same classes share a tree: there is one for each set of classes (`roots`).
 
@@ -24,7 +25,7 @@ from slotwise.compiler.views import float_rows, floats, highest_bit, int_rows, i
 from slotwise.core import state as st
 
 UP, LEFT, RIGHT, LEVEL, AXIS, BIT, OLDEST, YOUNGEST = 0, 1, 2, 3, 4, 5, 6, 7
-NODE_COLUMNS = 8
+NODE_COLUMNS = 8  # a cache line of 64 bytes
 LEAF, AFTER, BEFORE = 0, 1, 2  # columns of `links`
 LINK_COLUMNS = 4
 TIES = 64  # levels below this are bits of the tie
@@ -325,7 +326,7 @@ def _gather(s: st.State, node: int) -> bool:
 
 
 def keep(s: st.State, i: int, waits: int) -> None:
-    """What `queues` calls where the policy keeps the line: job i is to be filed (1), or taken out (0)."""
+    """What `steps` calls where the policy keeps the line: job i is to be filed (1), or taken out (0)."""
     if waits:
         insert(s, i)
     else:

@@ -27,6 +27,8 @@ from slotwise.core.indexes.followed import take_one
 from slotwise.packing.kernels import BRANCH_AND_BOUND, TABLE, solve
 
 BRIEF = 2_000  # nodes of a search, some 20 microseconds
+# Nodes of a search at a decision, some 10 milliseconds. Some weights of 26 types took 3,000 million, half a minute.
+MOST_NODES = 1_000_000
 FEW_COLUMNS = 6  # with so few a whole row of a table is as quickly added up as its part that is not zero
 ROUNDING = 1.0 - 1e-9  # sums of weights that are no whole numbers may be rounded
 
@@ -114,7 +116,7 @@ def about_best_weight(s: st.State, server: int) -> float:
     _shuffle(s, 0)
     s.most_nodes = BRIEF
     best = best_weight(s, server)
-    s.most_nodes = 0
+    s.most_nodes = MOST_NODES
     if not s.gave_up:
         _note_best(s, c, best)
     return best
@@ -137,7 +139,7 @@ def best_above(s: st.State, server: int, mine: float, share: float) -> float:
     if bounded and _is_enough(s, c, mine, share):
         return -1.0
     best = best_weight(s, server) if listed else _search(s, server, c, lot)
-    if bounded:
+    if bounded and (listed or not s.gave_up):
         _note_best(s, c, best)
     return best if share * best > mine else -1.0
 
@@ -183,7 +185,7 @@ def _note_best(s: st.State, c: int, best: float) -> None:
 
 @kernel
 def best_configuration(s: st.State, server: int) -> float:
-    """Write k_r for the server into choice(s)[0] and return its weight."""
+    """Write k_r for the server into choice(s)[0] and return its weight. After `MOST_NODES` of a search, the best that it has found counts."""
     row = st.servers(s)[server]
     c, w = row[st.CLASS], weights_at(s, server)
     if st.classes(s)[c, st.SOLVER] == TABLE:
@@ -324,8 +326,9 @@ def _fill_up(s: st.State, server: int, enough: float) -> float:
 
 @kernel
 def _most_beside(s: st.State, c: int, w: NDArray[np.float64], rest: NDArray[np.int64]) -> float:
-    """No jobs that fit together into the rest of a server weigh more: so many as fit of the smallest, each as heavy as the heaviest that fits; or
-    all of the rest, as densely as by the one with most weight for its share of the server."""
+    """Return an upper bound on the weight of the jobs that fit into the rest of a server together: the lesser of two.
+    One has as many jobs as the smallest demands allow, each as heavy as the heaviest type that fits. The other fills
+    the whole rest at the density of the type with most weight for its share of the server."""
     R, fit, sizes, whole = natural(s.n_resources), st.most(s)[c], st.demand(s), st.capacity(s)[c]
     more, left = math.inf, 0.0
     for r in range(R):

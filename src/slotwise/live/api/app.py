@@ -11,8 +11,22 @@ from starlette.exceptions import HTTPException
 
 from slotwise._version import __version__
 from slotwise.errors import InputError
-from slotwise.live.api import board, changes, cluster, forecasts, history, jobs, status, stream, tokens
-from slotwise.live.api.common import House, Refusal, problem
+from slotwise.live.api import (
+    board,
+    changes,
+    cluster,
+    forecasts,
+    graphs,
+    history,
+    hooks,
+    jobs,
+    maintenance,
+    status,
+    stream,
+    tokens,
+    usage,
+)
+from slotwise.live.api.common import House, RefusedRequest, problem
 from slotwise.live.api.gate import LOOPBACK, Gate
 from slotwise.live.api.limits import Limits
 from slotwise.live.api.models import Problem
@@ -22,6 +36,7 @@ from slotwise.live.dashboard import pages
 from slotwise.live.dashboard.sessions import Sessions
 from slotwise.live.inbox import FullError
 from slotwise.live.loop import NotReadyError, UnsureError
+from slotwise.live.quotas import QuotaFullError
 from slotwise.live.service import Service
 from slotwise.live.store.records import StoreError
 from slotwise.live.time_limits import TimeLimits
@@ -58,7 +73,22 @@ def make_app(
     app.state.house = house
     service.loop.on_commit = house.news.tell
     guard.on_revoke = house.news.ring
-    for part in (board, history, jobs, changes, cluster, forecasts, status, tokens, stream, pages):
+    for part in (
+        board,
+        graphs,
+        history,
+        hooks,
+        jobs,
+        changes,
+        cluster,
+        maintenance,
+        forecasts,
+        status,
+        usage,
+        tokens,
+        stream,
+        pages,
+    ):
         app.include_router(part.routes(house))
     say_errors(app)
     app.add_middleware(Gate, house=house, hosts=list(hosts))
@@ -68,12 +98,16 @@ def make_app(
 def say_errors(app: FastAPI) -> None:
     """Every error is one line that says what is wrong, in the form of RFC 9457."""
 
-    @app.exception_handler(Refusal)
-    async def refused(_: Request, error: Refusal) -> JSONResponse:
+    @app.exception_handler(RefusedRequest)
+    async def refused(_: Request, error: RefusedRequest) -> JSONResponse:
         headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
         if error.retry_after is not None:
             headers["Retry-After"] = str(max(1, round(error.retry_after)))
         return problem(error.status, "refused", error.detail, **headers)
+
+    @app.exception_handler(QuotaFullError)
+    async def quota_full(_: Request, error: QuotaFullError) -> JSONResponse:
+        return problem(429, "refused", str(error), **{"Retry-After": "10"})
 
     @app.exception_handler(InputError)
     async def wrong(_: Request, error: InputError) -> JSONResponse:

@@ -10,8 +10,8 @@ import asyncio
 import gzip
 import time
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, suppress
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -21,11 +21,12 @@ from slotwise.live import metrics
 from slotwise.live.alarms import Alarms
 from slotwise.live.api.common import House, Number, Reader, done
 from slotwise.live.api.stream import EventStream, described
+from slotwise.live.auth import Caller
 from slotwise.live.board import Board, copy, encode
 from slotwise.live.inbox import FullError
 from slotwise.live.loop import NotReadyError
 
-APART_SECONDS = 1.0
+APART_SECONDS = 1.0  # between two boards: browsers need no more, and each costs a copy in the loop
 PACE = 12_000  # bytes a second and page; the budget is 20 kB, and headers and other requests need some
 KEPT = 120  # changes that are kept for streams that come back
 QUIET_SECONDS = 15.0
@@ -55,7 +56,7 @@ class Boards:
         assert self._board is not None
         return self._board.full() | self._extra
 
-    async def follow(self, after: int | None, *, on: bool = True) -> AsyncIterator[str]:
+    async def follow(self, after: int | None, *, on: bool = True) -> AsyncGenerator[str, None]:
         """Send changes after a row; where they are not kept, the full board first. Without `on`, end after what there is."""
         loop = self._house.service.loop
         with suppress(NotReadyError, FullError):  # the task below tells it when the service is ready again
@@ -88,7 +89,7 @@ class Boards:
             self._streams -= 1
 
     async def _make(self) -> None:
-        """Make boards while somebody follows."""
+        """Make boards while any stream is open."""
         loop = self._house.service.loop
         while self._streams > 0 and not loop.ended.is_set():
             began, size = time.monotonic(), 0
@@ -172,6 +173,17 @@ def routes(house: House) -> APIRouter:
         full = await boards.full()
         return packed(request, await asyncio.to_thread(encode, full))
 
+    async def changes_for(caller: Caller, first: int | None, follow: bool) -> AsyncIterator[str]:
+        """Yield changes as long as the token holds; the stream counts among those of the token."""
+        with house.streams.one(caller) as counted:
+            if not counted:
+                return
+            async with aclosing(boards.follow(first, on=follow)) as pieces:
+                async for text in pieces:
+                    if not house.guard.holds(caller):
+                        return
+                    yield text
+
     changed = described("changes of the board", "full or delta", "JSON: the whole board, or what differs")
 
     @router.get("/board/changes", response_class=EventStream, responses={200: changed})
@@ -183,9 +195,10 @@ def routes(house: House) -> APIRouter:
         `delta` has what differs since the row `after`: rows of servers by place (`servers`), new servers (`added`), queues, alarms. `full` is the
         whole board, sent where the changes since `after` (or Last-Event-ID) are not kept.
         """
+        house.streams.check(caller)
         resumed = request.headers.get("last-event-id", "")
         first = int(resumed) if resumed.isascii() and resumed.isdigit() and len(resumed) < 17 else after
-        return EventStream(boards.follow(first, on=follow))
+        return EventStream(changes_for(caller, first, follow))
 
     @router.get("/alarms")
     async def show_alarms(caller: Reader) -> list[dict[str, Any]]:

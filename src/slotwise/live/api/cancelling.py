@@ -6,21 +6,22 @@ import asyncio
 from functools import partial
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from slotwise.errors import InputError
-from slotwise.live.api.common import LARGEST_NUMBER, House, Refusal, done
+from slotwise.live.api.common import LARGEST_NUMBER, House, RefusedRequest, done
 from slotwise.live.api.models import Model
 from slotwise.live.auth import EVERYONE, Caller
 from slotwise.live.ledger import Ledger, has_ended
 from slotwise.live.spec import Short
-from slotwise.live.store.records import PLACED, RUNNING, WAITING, Job
+from slotwise.live.store.records import HELD, PLACED, RUNNING, WAITING, Job
 from slotwise.live.store.records import Query as JobQuery
 
 MOST = 1_000_000  # jobs of one request
 ASKED_AT_ONCE = 500  # numbers in one question to the store
-ENDED_AT_ONCE = 2_000  # jobs in one request to the loop: other requests get their turn between
-LIVE = (WAITING, PLACED, RUNNING)
+ENDED_AT_ONCE = 500  # jobs in one request to the loop: other requests get their turn between
+LIVE = (HELD, WAITING, PLACED, RUNNING)
+Name = Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Number = Annotated[int, Field(ge=0, lt=LARGEST_NUMBER)]
 
 
@@ -29,8 +30,8 @@ class Cancelling(Model):
 
     ids: list[Number] = Field([], max_length=MOST, description="by number")
     array: Number | None = Field(None, description="jobs of this array")
-    state: list[str] = Field([], description=f"of: {', '.join(LIVE)}")
-    name: str | None = None
+    state: list[Short] = Field([], max_length=len(LIVE), description=f"of: {', '.join(LIVE)}")
+    name: Name | None = None
     tenant: Short | None = None
     type: Short | None = None
     all: bool = Field(False, description="every job that has not ended and that the caller may see")
@@ -55,7 +56,7 @@ def check(what: Cancelling, caller: Caller) -> JobQuery:
     if not what.ids and not what.all and all(one is None for one in conditions):
         raise InputError("no job is named", where="cancel", remedy="give ids, a condition, or all")
     if caller.tenant != EVERYONE and what.tenant not in (None, caller.tenant):
-        raise Refusal(403, f"this token is for the jobs of tenant {caller.tenant!r} only")
+        raise RefusedRequest(403, f"this token is for the jobs of tenant {caller.tenant!r} only")
     tenant = what.tenant if caller.tenant == EVERYONE else caller.tenant
     return JobQuery(tuple(what.state), tenant, what.type, None, what.array, what.name, limit=MOST, ascending=True)
 
@@ -93,7 +94,7 @@ def end_all(numbers: list[int], ledger: Ledger, now: float) -> dict[int, str]:
     """End these jobs; why some were not."""
     errors: dict[int, str] = {}
     for number in sorted(
-        numbers, key=lambda one: one not in ledger.throttles
+        numbers, key=lambda one: one not in ledger.holds
     ):  # held jobs first: none shall take a place
         try:
             ledger.end(number, now)

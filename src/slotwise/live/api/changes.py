@@ -12,9 +12,9 @@ from fastapi.responses import PlainTextResponse
 from pydantic import Field
 
 from slotwise.errors import InputError, SlotwiseError
-from slotwise.live.api.common import House, Operator, Reader, Refusal, done
+from slotwise.live.api.common import House, Operator, Reader, RefusedRequest, done
 from slotwise.live.api.models import Model
-from slotwise.live.changes.plan import Plan, Running, make_plan
+from slotwise.live.changes.plan import ChangePlan, Running, make_plan
 from slotwise.live.changes.reshape import changed
 from slotwise.live.changes.target import Target
 from slotwise.live.engines.protocol import Configurable, Engine
@@ -41,7 +41,7 @@ class Wanted(Model):
 class ChangeView(Model):
     """One difference."""
 
-    what: str = Field(description="policy, resources, class or type")
+    what: str = Field(description="policy, resources, class, type, shares or quota")
     name: str
     action: str = Field(description="add, change or remove")
     before: dict[str, Any] | None
@@ -88,7 +88,7 @@ def target_of(wanted: Wanted, running: Target, engine: Engine) -> Target:
     return target
 
 
-def planned(running: Running, target: Target, now: float) -> Plan:
+def planned(running: Running, target: Target, now: float) -> ChangePlan:
     """Return a plan, with the number of jobs that it would start, found in a copy of the core."""
     plan = make_plan(running, target, now)
     if plan.row is not None and plan.changes:
@@ -119,7 +119,7 @@ class Compiled:
             found = self._begun[key] = self._threads.submit(warm, target)
         await asyncio.wait({asyncio.wrap_future(found)}, timeout=COMPILE_SECONDS)
         if not found.done():
-            raise Refusal(503, f"policy {target.policy} is being compiled; try again in a moment", 1.0)
+            raise RefusedRequest(503, f"policy {target.policy} is being compiled; try again in a moment", 1.0)
         if found.exception() is not None:
             del self._begun[key]
             found.result()
@@ -152,7 +152,7 @@ def routes(house: House) -> APIRouter:
         make_plan(found, target, now)
         await compiled.wait(target)
 
-        def act(ledger: Ledger, now: float) -> Plan:
+        def act(ledger: Ledger, now: float) -> ChangePlan:
             made = make_plan(ledger.what_runs(), target, now)
             if wanted.plan is not None and wanted.plan != made.fingerprint:
                 raise OutdatedError("what would change is not what was shown; look at it again")
@@ -163,7 +163,7 @@ def routes(house: House) -> APIRouter:
         try:
             made = await done(loop.ask(act))
         except OutdatedError as error:
-            raise Refusal(409, str(error)) from None
+            raise RefusedRequest(409, str(error)) from None
         return PlanView(**made.as_dict(applied=bool(made.changes)))
 
     @router.get("/toml", response_class=PlainTextResponse)

@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from pydantic import ValidationError
 
 from slotwise.errors import InputError
-from slotwise.live.api.common import House, Operator, Reader, Refusal, done
+from slotwise.live.api.common import House, Operator, Reader, RefusedRequest, done
 from slotwise.live.api.models import (
     Change,
     ClusterView,
@@ -77,7 +77,7 @@ def routes(house: House) -> APIRouter:
     def shown(name: str) -> ServerView:
         found = loop.ledger.servers.get(name)
         if found is None:
-            raise Refusal(404, f"there is no server {name!r}")
+            raise RefusedRequest(404, f"there is no server {name!r}")
         return shown_status(found, store.jobs_by_server().get(name, 0))
 
     async def act_on(name: str, act: Callable[[Ledger, float], None]) -> None:
@@ -85,7 +85,7 @@ def routes(house: House) -> APIRouter:
         try:
             await done(loop.ask(act))
         except InputError as error:
-            raise Refusal(409, str(error)) from None
+            raise RefusedRequest(409, str(error)) from None
 
     @router.get("/servers")
     async def servers(caller: Reader) -> list[ServerView]:
@@ -97,7 +97,7 @@ def routes(house: House) -> APIRouter:
     async def add_server(new: NewServer, caller: Operator) -> ServerView:
         """Add a server, where the engine can use it."""
         if new.name in loop.ledger.servers and loop.ledger.servers[new.name].status != "lost":
-            raise Refusal(409, f"server {new.name!r} is here already")
+            raise RefusedRequest(409, f"server {new.name!r} is here already")
         await done(loop.ask(lambda ledger, now: add(new, ledger, now)))
         return shown(new.name)
 
@@ -156,7 +156,7 @@ def routes(house: House) -> APIRouter:
                 ledger.change(now, types=types, classes=classes, policy=what.policy, options=what.options)
             return view(ledger, service.engine.name)
 
-        if what.policy is not None:  # compile it here, and not in the loop, where everybody would wait
+        if what.policy is not None:  # compile it here: the loop would delay every request
             core = loop.ledger.core
             await asyncio.to_thread(Setup(core.cluster, core.types, what.policy, dict(what.options or {})).warm)
         return await done(loop.ask(act))

@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse
 
 from slotwise.live.api.connections import PEER_UID
 from slotwise.live.api.gate import CALLER, Scope
-from slotwise.live.api.gate import Refusal as Refusal
+from slotwise.live.api.gate import RefusedRequest as RefusedRequest
 from slotwise.live.api.limits import Limits, Streams
 from slotwise.live.api.news import News
 from slotwise.live.auth import Caller, Guard
@@ -61,7 +61,7 @@ class House:
         """Refuse a request that the engine cannot carry out: "submit", "cancel" or "stop"."""
         engine = self.service.engine
         if isinstance(engine, Attached) and what in engine.refuses:
-            raise Refusal(409, engine.refuses[what])
+            raise RefusedRequest(409, engine.refuses[what])
 
     def identify(self, scope: Scope, headers: Mapping[str, str]) -> Caller | None:
         """Return who asks: the holder of a token, the user at the other end of a Unix socket, or the browser of a session."""
@@ -77,7 +77,7 @@ class House:
         known = 0 <= number < LARGEST_NUMBER
         job = await asyncio.to_thread(self.service.store.job, number) if known else None
         if job is None or not caller.sees(job.tenant):
-            raise Refusal(404, f"there is no job {number}")
+            raise RefusedRequest(404, f"there is no job {number}")
         return job
 
 
@@ -92,9 +92,9 @@ def caller_with(role: str) -> Callable[[Request], Awaitable[Caller]]:
     async def check(request: Request) -> Caller:
         caller: Caller | None = request.scope[CALLER]
         if caller is None:
-            raise Refusal(401, "no valid token; send Authorization: Bearer ...")
+            raise RefusedRequest(401, "no valid token; send Authorization: Bearer ...")
         if not caller.may(role):
-            raise Refusal(403, f"a token of role {caller.role} may not do this; it needs {role}")
+            raise RefusedRequest(403, f"a token of role {caller.role} may not do this; it needs {role}")
         return caller
 
     return check

@@ -1,17 +1,19 @@
-"""Connections of clients: who is at the other end of a Unix socket, and an end for connections that send nothing."""
+"""Connections of clients: the user at the other end of a Unix socket, and the end of connections that send nothing."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
-import struct
 from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from slotwise.live.unix_sockets import is_peer_confined, peer_of
+
+# Key in a request's state: the number of the user at the other end of a Unix socket, None for any other connection.
 PEER_UID = "peer"
-"""the key of a request's state under which the number of the user at the other end is kept; None: not a Unix socket"""
 HEAD_SECONDS = 10.0  # for the head of a request: a connection that sends nothing, or a byte now and then, is closed
 # A peer that has gone without a word, such as a machine that lost its network, is noticed after about two minutes.
 KEEPALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 20), (socket.TCP_KEEPCNT, 3)) if hasattr(
@@ -21,14 +23,17 @@ USER_TIMEOUT = 120_000  # milliseconds that sent bytes may stay unacknowledged
 
 
 def peer_uid(sock: socket.socket) -> int | None:
-    """Return the number of the user at the other end of a Unix socket, as the kernel knows it; None for other sockets."""
+    """Return the number of the user at the other end of a Unix socket, as the kernel knows it; None for other sockets.
+
+    A confined job has the number of our own user, and must not operate: it needs a token.
+    """
     if sock.family != socket.AF_UNIX:
         return None
-    if hasattr(socket, "SO_PEERCRED"):
-        size = struct.calcsize("3i")
-        _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
-        return int(uid)
-    return None
+    if not hasattr(socket, "SO_PEERCRED"):
+        return None
+    uid = peer_of(sock).uid
+    own = os.geteuid()
+    return None if uid == own != 0 and is_peer_confined(sock) else uid
 
 
 def notice_lost_peers(sock: socket.socket) -> None:
@@ -40,7 +45,7 @@ def notice_lost_peers(sock: socket.socket) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT)
 
 
-class Connection(H11Protocol):
+class PeerConnection(H11Protocol):
     """A connection that knows its peer and does not wait for ever for a request."""
 
     _late: asyncio.TimerHandle | None = None

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from slotwise.live.api.common import LARGEST_NUMBER, House, Reader
+from slotwise.live.api.gate import RefusedRequest
+from slotwise.live.api.slots import KeyedSlots, NoSlotError
 from slotwise.live.auth import EVERYONE, Caller
 
 NOTHING = {"p10": None, "p50": None, "p90": None, "coverage": None, "of": 0}
 Count = Annotated[int, Field(ge=1, le=100_000)]
 Factor = Annotated[float, Field(ge=0, lt=1000)]
+Part = Annotated[float, Field(gt=0, lt=1)]
 SLOW = 60.0  # seconds that a caller waits for a comparison
+WAITING, MOST_AT_ONCE = 20, 32  # questions of one token that wait, and of all that are asked at the same time
 
 
 class Wish(BaseModel):
@@ -38,7 +44,7 @@ class Question(BaseModel):
     policy: str | None = Field(None, description="another policy")
     options: dict[str, Any] = Field({}, description="its options")
     rate: dict[str, Factor] = Field({}, description="a factor for the arrivals of each type")
-    share: dict[str, Factor] = Field({}, description="shares of tenants")
+    share: dict[str, Part] = Field({}, description="the part of the cluster that each tenant is to have")
     hours: Annotated[float, Field(gt=0, le=168)] = Field(4.0, description="how far to look ahead")
 
 
@@ -47,21 +53,29 @@ def routes(house: House) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["forecasts"])
     desk = house.service.forecasts
 
-    async def ask(kind: str, **request: Any) -> dict[str, Any]:
-        return await asyncio.to_thread(lambda: desk.ask(kind, **request))
+    turns = KeyedSlots(1, WAITING)
+    threads = ThreadPoolExecutor(MOST_AT_ONCE, "slotwise-asking")
+
+    async def ask(kind: str, caller: Caller, **request: Any) -> dict[str, Any]:
+        """Ask the worker, one question of each token at a time, of operators any. Answers may take a minute: they hold no thread that other requests need."""
+        try:
+            async with turns.one(caller.token) if caller.role != "operate" else nullcontext():
+                return await asyncio.get_running_loop().run_in_executor(threads, lambda: desk.ask(kind, **request))
+        except NoSlotError as error:
+            raise RefusedRequest(429, str(error), 1.0) from None
 
     @router.get("/forecast/{number}")
     async def forecast(number: int, caller: Reader) -> dict[str, Any]:
         """When a waiting job starts: at 10, 50 and 90 %, in seconds from `as_of`."""
         job = await house.job(number, caller)
-        found = await ask("forecast", job=number)
+        found = await ask("forecast", caller, job=number)
         return NOTHING | {"job": number, "type": job.type, "state": job.state} | found
 
     @router.post("/forecast")
     async def forecast_of_needs(wish: Wish, caller: Reader) -> dict[str, Any]:
         """When a job would start that is not submitted yet."""
         tenant = wish.tenant if caller.tenant == EVERYONE else caller.tenant
-        return NOTHING | await ask("needs", **(wish.model_dump() | {"tenant": tenant}))
+        return NOTHING | await ask("needs", caller, **(wish.model_dump() | {"tenant": tenant}))
 
     @router.get("/forecasts")
     async def forecasts(
@@ -69,26 +83,23 @@ def routes(house: House) -> APIRouter:
         type: str | None = None,  # noqa: A002 - the name in the URL
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
     ) -> dict[str, Any]:
-        """All waiting jobs, queues, and the ends of running jobs."""
-        found = await ask("forecasts", type=type, limit=limit)
+        """All waiting jobs, queues by type and by tenant, and the ends of running jobs."""
+        found = await ask("forecasts", caller, type=type, limit=limit)
         return await asyncio.to_thread(seen_by, house, caller, found)
 
     @router.get("/forecast-coverage")
     async def coverage(caller: Reader) -> dict[str, Any]:
         """How often 80 % intervals held, overall, by type and by length of the forecast wait."""
-        return await ask("coverage")
+        return await ask("coverage", caller)
 
     @router.post("/whatif")
     async def whatif(question: Question, caller: Reader) -> dict[str, Any]:
         """The next hours as they are and as they would be after a change. Nothing is changed."""
-        if question.share:
-            return {
-                "now": None,
-                "then": None,
-                "reason": "not known: no policy of this version gives tenants shares, so a share changes nothing",
-            }
-        asked = question.model_dump(exclude={"share"})
-        found = await ask("whatif", patience=SLOW, **asked)
+        if caller.tenant != EVERYONE and set(question.share) - {caller.tenant}:
+            raise RefusedRequest(
+                403, f"a token of tenant {caller.tenant} may ask for the share of this tenant only"
+            )
+        found = await ask("whatif", caller, patience=SLOW, **question.model_dump())
         if caller.tenant != EVERYONE:
             for side in ("now", "then"):
                 if found.get(side):
@@ -99,7 +110,8 @@ def routes(house: House) -> APIRouter:
     @router.get("/advice")
     async def advice(caller: Reader) -> dict[str, Any]:
         """Free capacity that no waiting or usual job can use, why, until when, and what a drain would free."""
-        return {"servers": [], "drains": []} | await ask("advice")
+        found = {"servers": [], "drains": []} | await ask("advice", caller)
+        return await asyncio.to_thread(advice_seen_by, house, caller, found)
 
     return router
 
@@ -108,11 +120,20 @@ def seen_by(house: House, caller: Caller, found: dict[str, Any]) -> dict[str, An
     """Return only the jobs that the caller may see."""
     if caller.tenant == EVERYONE:
         return found
-    store = house.service.store
+    found["tenants"] = [row for row in found.get("tenants", []) if caller.sees(row["tenant"])]
     for part in ("jobs", "running"):
-        rows = found.get(part, [])
-        known = {row["job"]: store.job(row["job"]) for row in rows if 0 <= row["job"] < LARGEST_NUMBER}
-        found[part] = [
-            row for row in rows if (job := known.get(row["job"])) is not None and caller.sees(job.tenant)
-        ]
+        found[part] = [row for row in found.get(part, []) if _sees(house, caller, row["job"])]
     return found
+
+
+def advice_seen_by(house: House, caller: Caller, found: dict[str, Any]) -> dict[str, Any]:
+    """Return the advice without the numbers of jobs that the caller may not see."""
+    if caller.tenant != EVERYONE:
+        for row in found["servers"]:
+            row["jobs"] = [job for job in row["jobs"] if _sees(house, caller, job)]
+    return found
+
+
+def _sees(house: House, caller: Caller, number: int) -> bool:
+    job = house.service.store.job(number) if 0 <= number < LARGEST_NUMBER else None
+    return job is not None and caller.sees(job.tenant)

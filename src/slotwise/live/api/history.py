@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from slotwise.errors import InputError
-from slotwise.live.api.common import House, Number, Reader, Refusal, done
+from slotwise.live.api.common import House, Number, Reader, done
 from slotwise.live.api.models import Model
 from slotwise.live.auth import EVERYONE, Caller
 from slotwise.live.store import history
@@ -21,8 +21,8 @@ from slotwise.live.store.records import Query as JobQuery
 from slotwise.scheduling.refusals import refusals
 
 When = Annotated[float, Query(ge=0, le=1e11, description="seconds since 1970")]
-HOUR = 3600.0
-MOST_SERVERS = 200
+HOUR = 3600.0  # seconds
+MOST_SERVERS = 200  # servers in one request, so that an answer stays small
 
 
 class SeriesView(Model):
@@ -76,10 +76,11 @@ class Row(Model):
 
 
 class JournalPage(Model):
-    """Rows, newest first; `before` of the next page is the `seq` of the last row."""
+    """Rows, newest first."""
 
     rows: list[Row]
     last: int = Field(description="the newest row that there is")
+    next: int | None = Field(description="`before` of the next page; null: there are no older rows")
 
 
 class RefusalView(Model):
@@ -94,6 +95,7 @@ class RefusalView(Model):
 class RefusalsView(Model):
     """Why no server takes a waiting job now: how many by reason, and those nearest to taking it."""
 
+    state: str = Field(description="of the job; only a waiting job is refused")
     demand: dict[str, float]
     counts: dict[str, int]
     servers: list[RefusalView]
@@ -159,8 +161,12 @@ def routes(house: House) -> APIRouter:
         points: Annotated[int, Query(ge=1, le=2000)] = 120,
         by: Literal["type", "tenant"] = "type",
     ) -> QueueHistory:
-        """Length, arrivals, starts and mean wait of each queue over time (the last hour by default), by type or by tenant."""
+        """Length, arrivals, starts and mean wait of each queue over time (the last hour by default), by type or by tenant.
+
+        The answer begins with the oldest row of the journal where the store is younger than the window.
+        """
         begin, end = window(since, until)
+        begin = min(max(begin, await asyncio.to_thread(history.beginning, store, end)), end - 1.0)
         found = await asyncio.to_thread(
             history.queues, store, since=begin, until=end, points=points, by=by, tenant=own(caller)
         )
@@ -190,14 +196,25 @@ def routes(house: House) -> APIRouter:
         before: Number | None = None,
         after: Number | None = None,
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+        kind: Literal["all", "starts", "changes", "trouble"] = "all",
     ) -> JournalPage:
-        """Rows of the journal, newest first: those before a row, or the newest; never those up to `after`."""
+        """Rows of the journal, newest first: those before a row, or the newest; never those up to `after`.
+
+        `kind` chooses rows that start jobs, that change servers or the cluster, or that tell of failures. A page may have fewer rows than `limit`,
+        or none, although `next` is not null: a request reads a bounded part of the journal.
+        """
         top = loop.ledger.seq
-        found = await asyncio.to_thread(
-            history.entries_before, store, top + 1 if before is None else before, limit=limit
-        )
-        kept = [entry for entry in found if after is None or entry.seq > after]
-        return JournalPage.model_construct(rows=await asyncio.to_thread(visible, store, kept, caller), last=top)
+        begin, end = after or 0, top + 1 if before is None else before
+        if kind == "all":
+            found = await asyncio.to_thread(history.entries_before, store, end, limit=limit)
+            kept = [entry for entry in found if entry.seq > begin]
+            following = kept[-1].seq if len(kept) == limit and kept[-1].seq > 1 else None
+        else:
+            kept, following = await asyncio.to_thread(
+                history.entries_of_kind, store, kind, end, after=begin, limit=limit
+            )
+        rows = await asyncio.to_thread(visible, store, kept, caller)
+        return JournalPage.model_construct(rows=rows, last=top, next=following)
 
     @router.get("/jobs/{number}/history")
     async def job_history(number: int, caller: Reader) -> list[Row]:
@@ -208,15 +225,17 @@ def routes(house: House) -> APIRouter:
 
     @router.get("/jobs/{number}/refusals")
     async def job_refusals(number: int, caller: Reader) -> RefusalsView:
-        """Why no server takes a waiting job now: how many by reason, and the servers nearest to taking it."""
+        """Why no server takes a waiting job now: how many by reason, and the servers nearest to taking it. Nothing, if the job does not wait."""
         job = await house.job(number, caller)
         if job.state != "waiting":
-            raise Refusal(409, f"job {number} does not wait: it is {job.state}")
+            return RefusalsView(state=job.state, demand={}, counts={}, servers=[])
         try:
             found = await done(loop.ask(lambda ledger, _: refusals(ledger.core, number)))
-        except InputError:
-            raise Refusal(409, f"job {number} does not wait any more") from None
+        except InputError:  # it has just started, or was cancelled
+            job = await house.job(number, caller)
+            return RefusalsView(state=job.state, demand={}, counts={}, servers=[])
         return RefusalsView(
+            state=job.state,
             demand=found.demand,
             counts=found.counts,
             servers=[

@@ -12,86 +12,33 @@ from fastapi.responses import PlainTextResponse, Response
 
 from slotwise.errors import InputError
 from slotwise.live.api.cancelling import Cancelled, Cancelling, cancel_jobs
-from slotwise.live.api.common import LARGEST_NUMBER, House, Number, Reader, Refusal, Submitter, done
-from slotwise.live.api.models import Explained, JobDetail, JobPage, JobView, Submitted
+from slotwise.live.api.common import LARGEST_NUMBER, House, Number, Reader, RefusedRequest, Submitter, done
+from slotwise.live.api.following import follow
+from slotwise.live.api.making import in_request_order, new_jobs
+from slotwise.live.api.models import ConsolePlace, Explained, JobDetail, JobPage, JobView, Submitted
+from slotwise.live.api.resubmitting import Resubmitted, Resubmitting, new_again
+from slotwise.live.api.slots import KeyedSlots, NoSlotError
 from slotwise.live.api.submissions import BULK, ONE, off_the_loop, read_many, read_one
-from slotwise.live.auth import EVERYONE, Caller, check_account
-from slotwise.live.ledger import Ledger, NewJob, how_many
+from slotwise.live.auth import EVERYONE, Caller
+from slotwise.live.engines.protocol import Machines
+from slotwise.live.explaining import explained
+from slotwise.live.ledger import Ledger
 from slotwise.live.loop import KeyConflictError
-from slotwise.live.spec import AT_ONCE, MAX_ARRAY, JobSpec, at_once, body_of, indices, plain
-from slotwise.live.store.records import ORDERS, STATES
+from slotwise.live.newjob import NewJob, how_many
+from slotwise.live.pieces import PIECE as PIECE_OF_ARRAY
+from slotwise.live.spec import MAX_ARRAY, JobSpec, check_work, plain
+from slotwise.live.store.records import ORDERS, RUNNING, STATES
 from slotwise.live.store.records import Query as JobQuery
-from slotwise.live.time_limits import TimeLimits
 
-PAGE = 10_000
+PAGE = 10_000  # jobs in one answer
 PIECE = 1 << 20
+LARGE_WAITING = 100  # submissions of more than a piece that wait for another one of their tenant
 SPEC: dict[str, Any] = ONE.json_schema(ref_template="#/components/schemas/{model}")
-NONE: dict[str, Any] = {}
-OPERATOR = "operator"
-"""the tenant of jobs that operators submit without naming one"""
 
 
 def body_schema(schema: dict[str, Any]) -> dict[str, Any]:
     """Return what the description of a route says of a body that its handler reads itself."""
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
-
-
-def tenant_of(caller: Caller, named: str | None) -> str:
-    """Whose job it will be."""
-    if caller.tenant == EVERYONE:
-        return named or OPERATOR
-    if named not in (None, caller.tenant):
-        raise Refusal(403, f"this token submits for tenant {caller.tenant!r} only")
-    return caller.tenant
-
-
-def user_of(caller: Caller, named: str | None) -> str | None:
-    """Return the account that executes the job: the caller's, or the one that an operator names."""
-    if named is None:
-        return caller.user
-    if named != caller.user:
-        if not caller.may("operate"):
-            raise Refusal(403, "only an operator names the user who executes a job")
-        check_account(named)
-    return named
-
-
-def new_job(spec: JobSpec, caller: Caller, times: TimeLimits) -> NewJob:
-    """Return what the ledger has to know of a submission. The user and the time limit that apply are written into what is kept of it."""
-    tenant = tenant_of(caller, spec.get("tenant"))
-    user = user_of(caller, spec.get("user"))
-    if user is not None:
-        spec = {**spec, "user": user}
-    limit = times.of(tenant, spec.get("time"))
-    if limit is not None:
-        spec = {**spec, "time": limit}
-    array = spec.get("array")
-    limited = None if array is None else at_once(array)
-    kept = body_of(spec if limited is None else {**spec, AT_ONCE: limited})  # type: ignore[misc]
-    expected = [one for one in (spec.get("duration"), limit) if one is not None]
-    return NewJob(
-        tenant,
-        spec.get("type"),
-        spec.get("needs", NONE),
-        spec.get("requires", NONE),
-        spec.get("name", ""),
-        spec.get("key"),
-        min(expected, default=None),
-        kept,
-        None if array is None else indices(array),
-        limited,
-    )
-
-
-def explained(ledger: Ledger, number: int, now: float) -> str:
-    """Return why a job waits or runs, or that it is being stopped."""
-    if number in ledger.throttles:
-        most = ledger.throttles.at_once(number)
-        return f"job {number} waits: at most {most} jobs of its array are active at the same time, and {most} are"
-    live = ledger.live.get(number)
-    if live is not None and live.stop_asked:
-        return f"job {number} is being stopped on server {live.server}: it was asked to end, and its end is not known yet"
-    return f"job {ledger.core.explain(number)}"
 
 
 def query_of(
@@ -113,7 +60,7 @@ def query_of(
         raise InputError("is no number of a job", where="id", remedy="use numbers that submissions gave")
     if caller.tenant != EVERYONE:
         if tenant not in (None, caller.tenant):
-            raise Refusal(403, "this token sees the jobs of its own tenant only")
+            raise RefusedRequest(403, "this token sees the jobs of its own tenant only")
         tenant = caller.tenant
     return JobQuery(tuple(state), tenant, type_, server, array, name, tuple(ids), since=since)
 
@@ -123,23 +70,54 @@ def routes(house: House) -> APIRouter:
     router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
     service, loop, store = house.service, house.service.loop, house.service.store
 
+    large = KeyedSlots(1, LARGE_WAITING)  # one of each tenant, so that submissions of other tenants come in between
+
     async def take(request: Request, read: Callable[[bytes], list[JobSpec]], caller: Caller) -> Response:
-        def new_jobs(body: bytes) -> list[NewJob]:
-            return [new_job(spec, caller, house.times) for spec in read(body)]
+        def made(body: bytes) -> tuple[list[NewJob], list[int]]:
+            machines = isinstance(service.engine, Machines)
+            specs = []
+            for n, spec in enumerate(read(body)):
+                try:
+                    specs.append(check_work(spec, machines=machines))
+                except InputError as error:
+                    if read is read_one:
+                        raise
+                    raise InputError(error.what, where=f"[{n}].{error.where}", remedy=error.remedy) from None
+            return new_jobs(specs, caller, house.times)
 
         house.check_engine("submit")
-        new = await off_the_loop(new_jobs, await request.body())
+        new, order = await off_the_loop(made, await request.body())
         if how_many(new) > MAX_ARRAY:
             raise InputError(f"{how_many(new):,} jobs", where="array", remedy=f"send at most {MAX_ARRAY:,} at once")
-        if not await asyncio.to_thread(house.limits.room, caller, how_many(new)):
-            raise Refusal(429, f"more than {house.limits.waiting:,} jobs of {caller.tenant!r} would wait", 10.0)
+        if len(new) > 1 and how_many(new) > BULK:
+            raise InputError(f"{how_many(new):,} jobs", where="array", remedy="send large arrays one by one")
+        if not house.limits.fits(caller, how_many(new)) and not await asyncio.to_thread(
+            house.limits.room, caller, how_many(new)
+        ):
+            raise RefusedRequest(
+                429, f"more than {house.limits.waiting:,} jobs of {caller.tenant!r} would wait", 10.0
+            )
+        with_deadline = any(job.deadline is not None for job in new)
+        if with_deadline:
+            await follow(service)
         try:
-            ids = await done(loop.submit(new))
+            if how_many(new) > PIECE_OF_ARRAY:
+                async with large.one(new[0].tenant):
+                    ids = await done(loop.submit(new))
+            else:
+                ids = await done(loop.submit(new))
         except KeyConflictError as error:
-            raise Refusal(409, str(error)) from None
-        text = Submitted.model_construct(
-            id=ids[0], ids=ids
-        ).model_dump_json()  # there may be 10,000: nobody checks them again
+            raise RefusedRequest(409, str(error)) from None
+        except NoSlotError as error:
+            raise RefusedRequest(429, str(error), 1.0) from None
+        if order != list(range(len(order))):
+            ids = in_request_order(new, order, ids)
+        late = await done(loop.ask(lambda ledger, now: ledger.late(ids, now))) if with_deadline else []
+        # without validation: there may be 100,000 numbers, all of them our own
+        told = Submitted.model_construct(id=ids[0], ids=ids, warnings=late)
+        text = (
+            told.model_dump_json() if len(ids) <= PIECE_OF_ARRAY else await asyncio.to_thread(told.model_dump_json)
+        )
         return Response(text, 201, media_type="application/json")
 
     async def act_on(number: int, caller: Caller, act: Callable[[Ledger, float], None]) -> JobView:
@@ -147,7 +125,7 @@ def routes(house: House) -> APIRouter:
         try:
             await done(loop.ask(act))
         except InputError as error:
-            raise Refusal(409, str(error)) from None
+            raise RefusedRequest(409, str(error)) from None
         return JobView.of(await house.job(number, caller))
 
     @router.post("", status_code=201, response_model=Submitted, openapi_extra=body_schema(SPEC))
@@ -223,7 +201,8 @@ def routes(house: House) -> APIRouter:
         """One job, with what it executes."""
         found = await house.job(number, caller)
         specs = await asyncio.to_thread(store.specs, [found.id])
-        return JobDetail.of_spec(found, plain(specs[found.id][1]) if found.id in specs else {})
+        needs = await asyncio.to_thread(lambda: store.needs(of=[found.array_id or found.id]))
+        return JobDetail.of_spec(found, plain(specs[found.id][1]) if found.id in specs else {}, needs)
 
     @router.get("/{number}/output", response_class=PlainTextResponse)
     async def output(
@@ -232,12 +211,37 @@ def routes(house: House) -> APIRouter:
         """A piece of what a job wrote, from an offset on; the header X-Next-Offset says where the next begins."""
         found = await house.job(number, caller)
         which = attempt if attempt is not None else found.attempt
+        if which > found.attempt:
+            raise RefusedRequest(404, f"job {number} has no attempt {which}: attempts so far are {found.attempt}")
         piece = await asyncio.to_thread(service.engine.output, found.id, which, offset, PIECE)
         data, after = piece if piece is not None else (b"", offset)
-        headers = {"X-Next-Offset": str(after), "X-State": found.state}
+        headers = {"X-Next-Offset": str(after), "X-State": found.state, "X-Attempt": str(found.attempt)}
         if found.server is not None:
             headers["X-Server"] = quote(found.server)
         return PlainTextResponse(data, headers=headers)
+
+    @router.post("/resubmit", status_code=201)
+    async def resubmit(what: Resubmitting, caller: Submitter) -> Resubmitted:
+        """Submit jobs that have ended once more, as new jobs. Jobs among them wait for each other as before."""
+        house.check_engine("submit")
+        again = await asyncio.to_thread(new_again, house, what, caller)
+        if not house.limits.fits(caller, how_many(again.jobs)) and not await asyncio.to_thread(
+            house.limits.room, caller, how_many(again.jobs)
+        ):
+            raise RefusedRequest(
+                429, f"more than {house.limits.waiting:,} jobs of {caller.tenant!r} would wait", 10.0
+            )
+        return again.numbered(await done(loop.submit(again.jobs)))
+
+    @router.get("/{number}/console")
+    async def console(number: int, caller: Submitter) -> ConsolePlace:
+        """Where the console of a virtual machine is that runs."""
+        found = await house.job(number, caller)
+        engine = service.engine
+        place = engine.console(found.id, found.attempt) if isinstance(engine, Machines) else None
+        if found.state != RUNNING or place is None:
+            raise RefusedRequest(409, f"job {number} has no console now: it is no virtual machine that runs")
+        return ConsolePlace(uri=place[0], domain=place[1])
 
     @router.post("/{number}/cancel")
     async def cancel(number: int, caller: Submitter) -> JobView:
@@ -260,7 +264,8 @@ def routes(house: House) -> APIRouter:
                 return Explained(text=await done(loop.ask(lambda ledger, now: explained(ledger, number, now))))
             except InputError:  # it has just ended
                 found = await house.job(number, caller)
-        how = f", {found.reason}" if found.reason else ""
+        code = "" if found.exit_code is None or found.state == "done" else f", exit code {found.exit_code}"
+        how = code + (f", {found.reason}" if found.reason else "")
         return Explained(text=f"job {number} has ended: {found.state}{how}")
 
     return router

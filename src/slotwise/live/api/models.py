@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from slotwise.live.after import ONE
 from slotwise.live.spec import Amount, Short
-from slotwise.live.store.records import Job, Server
+from slotwise.live.store.records import DependencyRow, Job, Server
 
 
 class Model(BaseModel):
@@ -21,13 +23,14 @@ class Submitted(Model):
 
     id: int
     ids: list[int]
+    warnings: list[str] = Field([], description="of jobs whose deadlines will probably be missed")
 
 
 class JobView(Model):
     """A job."""
 
     id: int
-    state: str = Field(description="waiting, placed, running, done, failed, cancelled or lost")
+    state: str = Field(description="held, waiting, placed, running, done, failed, cancelled or lost")
     type: str
     name: str
     tenant: str
@@ -42,6 +45,8 @@ class JobView(Model):
     array: int | None = Field(description="the first job of its array")
     array_index: int | None
     key: str | None = Field(description="its idempotency key")
+    retries: int = Field(description="how often it was executed again because it had failed")
+    due: float | None = Field(description="of a held job that has failed: when its back-off is over")
 
     @classmethod
     def of(cls, job: Job) -> JobView:
@@ -68,13 +73,23 @@ def view(job: Job) -> dict[str, Any]:
         "array": job.array_id,
         "array_index": job.array_index,
         "key": job.key,
+        "retries": job.retries,
+        "due": job.due,
     }
+
+
+class ConsolePlace(BaseModel):
+    """Where the console of a virtual machine is: for `virsh -c URI console DOMAIN`."""
+
+    uri: str
+    domain: str
 
 
 class JobDetail(JobView):
     """A job with what it executes. The values of its environment are not shown: they may be secrets."""
 
     argv: list[str]
+    vm: dict[str, Any] | None = Field(description="of a virtual machine; its user data are not shown")
     cwd: str | None
     env: list[str] = Field(description="names only")
     needs: dict[str, float]
@@ -82,19 +97,29 @@ class JobDetail(JobView):
     labels: dict[str, str]
     duration: float | None
     time: float | None = Field(description="time limit in seconds")
+    deadline: float | None = Field(description="when it is to have ended")
     warn: dict[str, Any] | None
     grace: float | None
     stdin: str | None
     stdout: str | None
     stderr: str | None
+    append: bool = Field(description="whether it appends to these files")
     on_loss: str
+    after: dict[str, list[int]] = Field(description="jobs and arrays after which it starts, by how they end")
+    retry: int
+    backoff: float | None
+    retry_on: list[int] | None
 
     @classmethod
-    def of_spec(cls, job: Job, spec: dict[str, Any]) -> JobDetail:
+    def of_spec(cls, job: Job, spec: dict[str, Any], needs: Sequence[DependencyRow]) -> JobDetail:
         """From the read model, and what is kept of the submission."""
+        after: dict[str, list[int]] = {}
+        for need in needs:
+            after.setdefault(need.kind.removeprefix(ONE), []).append(need.other)
         return cls.model_construct(
             **view(job),
             argv=spec.get("argv", []),
+            vm={key: one for key, one in spec["vm"].items() if key != "user_data"} if "vm" in spec else None,
             cwd=spec.get("cwd"),
             env=sorted(spec.get("env", {})),
             needs=spec.get("needs", {}),
@@ -102,12 +127,18 @@ class JobDetail(JobView):
             labels=spec.get("labels", {}),
             duration=spec.get("duration"),
             time=spec.get("time"),
+            deadline=spec.get("deadline"),
             warn=spec.get("warn"),
             grace=spec.get("grace"),
             stdin=spec.get("stdin"),
             stdout=spec.get("stdout"),
             stderr=spec.get("stderr"),
+            append=spec.get("append", False),
             on_loss=spec.get("on_loss", "fail"),
+            after=after,
+            retry=spec.get("retry", 0),
+            backoff=spec.get("backoff"),
+            retry_on=spec.get("retry_on"),
         )
 
 

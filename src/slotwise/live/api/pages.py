@@ -12,7 +12,7 @@ from slotwise.live.store.protocol import Store
 from slotwise.live.store.records import Entry
 from slotwise.live.store.records import Query as JobQuery
 
-ROWS = 1000
+ROWS = 1000  # journal rows of one page
 KEPT = 64  # pages
 PIECE = 500  # jobs in one query
 
@@ -20,22 +20,25 @@ PIECE = 500  # jobs in one query
 class Page:
     """Rows of the journal after one row, as text for each tenant."""
 
-    def __init__(self, entries: Sequence[Entry], tenants: dict[int, str]) -> None:
-        self._rows: list[tuple[Entry, dict[str, Any]]] = [(entry, json.loads(entry.event)) for entry in entries]
-        self._tenants = tenants
-        self._texts: dict[str, str] = {}
-        self.last = entries[-1].seq if entries else None
+    def __init__(self, rows: Sequence[tuple[Entry, dict[str, Any]]], tenants: dict[int, str]) -> None:
+        self._rows, self._tenants = rows, tenants
+        self._texts: dict[str, asyncio.Task[str]] = {}
+        self.last = rows[-1][0].seq if rows else None
         """the sequence number of the last row; None: there is no row"""
 
-    def text(self, tenant: str) -> str:
-        """Return the rows that a tenant may see as server-sent events."""
-        if tenant not in self._texts:
-            self._texts[tenant] = "".join(
-                event_text(entry, row, placements=tenant == EVERYONE)
-                for entry, row in self._rows
-                if tenant == EVERYONE or ("job" in row and self._tenants.get(row["job"]) == tenant)
-            )
-        return self._texts[tenant]
+    async def text(self, tenant: str) -> str:
+        """Return the rows that a tenant may see as server-sent events. A thread writes them once for all streams of the tenant."""
+        task = self._texts.get(tenant)
+        if task is None:
+            task = self._texts[tenant] = asyncio.create_task(asyncio.to_thread(self._text, tenant))
+        return await asyncio.shield(task)
+
+    def _text(self, tenant: str) -> str:
+        return "".join(
+            event_text(entry, row, placements=tenant == EVERYONE)
+            for entry, row in self._rows
+            if tenant == EVERYONE or ("job" in row and self._tenants.get(row["job"]) == tenant)
+        )
 
 
 def event_text(entry: Entry, row: dict[str, Any], *, placements: bool) -> str:
@@ -71,10 +74,10 @@ class Pages:
         return page
 
     def _load(self, seq: int) -> Page:
-        entries = self._store.entries(seq, limit=ROWS)
-        numbers = sorted({json.loads(entry.event).get("job", -1) for entry in entries} - {-1})
+        rows = [(entry, json.loads(entry.event)) for entry in self._store.entries(seq, limit=ROWS)]
+        numbers = sorted({row.get("job", -1) for _, row in rows} - {-1})
         tenants: dict[int, str] = {}
         for at in range(0, len(numbers), PIECE):
             ids = tuple(numbers[at : at + PIECE])
             tenants |= {job.id: job.tenant for job in self._store.jobs(JobQuery(ids=ids, limit=PIECE))}
-        return Page(entries, tenants)
+        return Page(rows, tenants)

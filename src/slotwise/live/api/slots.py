@@ -12,7 +12,7 @@ class NoSlotError(Exception):
     """Too many requests wait already."""
 
 
-class Slots:
+class KeyedSlots:
     """`at_once` slots for each key. Requests of one key get them in the order in which they came."""
 
     def __init__(self, at_once: int, waiting: int) -> None:

@@ -10,15 +10,18 @@ from pydantic import Field
 
 from slotwise._version import __version__
 from slotwise.core.state import CLASS, PRESENT, STATUS
+from slotwise.live import quotas
 from slotwise.live.api.common import House, Reader, done
 from slotwise.live.api.models import Model, ServerView, shown_status
 from slotwise.live.auth import EVERYONE, Caller
-from slotwise.live.ledger import AWAY, DRAINING, Ledger
+from slotwise.live.engines.protocol import Troubled
+from slotwise.live.ledger import Ledger
 from slotwise.live.loop import NotReadyError
+from slotwise.live.server_books import AWAY, DRAINING
 from slotwise.live.store.records import LOST, STATES, Query, Server
 from slotwise.scheduling.figures import Moment
 
-DAY = 86_400.0
+DAY = 86_400.0  # seconds
 
 
 class Queue(Model):
@@ -31,10 +34,19 @@ class Queue(Model):
 
 
 class Use(Model):
-    """How much of a resource is used, by the sizes of types."""
+    """How much of a resource running jobs hold."""
 
     used: float
     capacity: float
+
+
+class QuotaUse(Model):
+    """How much counts against one amount of a quota."""
+
+    kind: str = Field(description="active: jobs that run or may start; waiting: jobs that wait or are held")
+    name: str = Field(description="the resource, or jobs")
+    used: float
+    quota: float
 
 
 class Tenant(Model):
@@ -43,6 +55,7 @@ class Tenant(Model):
     tenant: str
     waiting: int
     running: int
+    quotas: list[QuotaUse] = Field(description="what counts against the quotas of the tenant; empty: it has none")
 
 
 class Status(Model):
@@ -59,7 +72,7 @@ class Status(Model):
     trouble: list[str] = Field(description="what is wrong, one line each; empty: nothing")
 
 
-class Copy(NamedTuple):
+class StatusCopy(NamedTuple):
     """What the loop copies for a status; the values are worked out elsewhere, so the loop is not delayed."""
 
     policy: str
@@ -68,19 +81,21 @@ class Copy(NamedTuple):
     moment: Moment
     fault: str | None
     unexpected: int
+    quotas: dict[str, list[quotas.QuotaCharge]]
     now: float
 
 
-def copy(ledger: Ledger, now: float) -> Copy:
+def copy(ledger: Ledger, now: float) -> StatusCopy:
     """Copy what a status is made from, in the loop."""
     core = ledger.core
-    return Copy(
+    return StatusCopy(
         core.policy.label,
         list(ledger.servers.values()),
         dict(core.waiting),
         Moment.of(core),
         ledger.fault,
         ledger.lies.total(),
+        ledger.quotas.uses(),
         now,
     )
 
@@ -95,7 +110,7 @@ def nowhere(moment: Moment, waiting: dict[str, int]) -> list[str]:
     ]
 
 
-def troubles(found: Copy, lost: int) -> list[str]:
+def troubles(found: StatusCopy, lost: int) -> list[str]:
     """Return what is wrong, in one line each."""
     lines = [f"the policy failed: {found.fault}"] if found.fault else []
     for status, words in ((AWAY, "is lost"), (DRAINING, "takes no jobs")):
@@ -123,7 +138,7 @@ def routes(house: House) -> APIRouter:
     service = house.service
     loop, store = service.loop, service.store
 
-    def read(caller: Caller, found: Copy | None) -> dict[str, Any]:
+    def read(caller: Caller, found: StatusCopy | None) -> dict[str, Any]:
         """Return what the store tells, for the tenant of the caller."""
         tenant = None if caller.tenant == EVERYONE else caller.tenant
         counts = store.counts_of(Query(tenant=tenant))
@@ -154,7 +169,15 @@ def routes(house: House) -> APIRouter:
             if figures
             else {},
             "tenants": [
-                Tenant(tenant=name, waiting=waiting, running=running)
+                Tenant(
+                    tenant=name,
+                    waiting=waiting,
+                    running=running,
+                    quotas=[
+                        QuotaUse(**one._asdict())
+                        for one in (found.quotas.get(name, ()) if found is not None else ())
+                    ],
+                )
                 for name, waiting, running in rows
                 if caller.sees(name)
             ],
@@ -164,7 +187,7 @@ def routes(house: House) -> APIRouter:
     @router.get("/status")
     async def status(caller: Reader) -> Status:
         """Servers, jobs by state, queues, tenants and trouble, on one screen."""
-        found: Copy | None = None
+        found: StatusCopy | None = None
         trouble: list[str] = []
         try:
             found = await done(loop.ask(copy))
@@ -172,6 +195,10 @@ def routes(house: House) -> APIRouter:
             trouble = [str(error)]
         values = await asyncio.to_thread(read, caller, found)
         values["trouble"] = trouble + values["trouble"]
+        if caller.tenant == EVERYONE:
+            values["trouble"] += service.hooks.troubles()
+            if isinstance(service.engine, Troubled):
+                values["trouble"] += service.engine.troubles()
         return Status(
             version=__version__,
             engine=service.engine.name,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
@@ -12,7 +13,7 @@ from fastapi.responses import PlainTextResponse, StreamingResponse
 from prometheus_client import generate_latest
 
 from slotwise.live import metrics
-from slotwise.live.api.common import House, Number, Reader, Refusal, done
+from slotwise.live.api.common import House, Number, Reader, RefusedRequest, done
 from slotwise.live.api.pages import Pages
 from slotwise.live.auth import EVERYONE, Caller
 
@@ -48,7 +49,8 @@ def routes(house: House) -> APIRouter:
                 page = await pages.after(seq)
                 if page.last is not None:
                     seq = page.last
-                    yield page.text(caller.tenant) or f": from {seq}\n\n"
+                    yield await page.text(caller.tenant) or f": from {seq}\n\n"
+                    await asyncio.sleep(house.streams.rest(caller, time.monotonic()))
                 elif not follow or loop.ended.is_set():
                     return
                 else:
@@ -81,7 +83,7 @@ def routes(house: House) -> APIRouter:
     async def show_metrics(caller: Reader) -> PlainTextResponse:
         """Figures for Prometheus, of all tenants together."""
         if caller.tenant != EVERYONE:
-            raise Refusal(403, "metrics are of all tenants; this token is of one")
+            raise RefusedRequest(403, "metrics are of all tenants; this token is of one")
         if loop.trouble is None:
             await asyncio.to_thread(await done(loop.ask(metrics.measure)))
             await house.boards.full()  # with its alarms and the observed load

@@ -10,22 +10,25 @@ from typing import Annotated, Any, TypeVar
 from pydantic import FailFast, TypeAdapter, ValidationError
 
 from slotwise.errors import InputError
-from slotwise.live.api.gate import SMALL, Refusal
+from slotwise.live.api.gate import RefusedRequest
 from slotwise.live.api.words import mistake_of
 from slotwise.live.spec import JobSpec
 
 T = TypeVar("T")
-BULK = 10_000
-# Values in one body. Python takes some 100 bytes for each, so that 32 MB of `[{},{},...]` would take 1 GB.
-VALUES = 1_000_000
+BULK = 10_000  # jobs of one request
+# Values in one body: 30 for each of 10,000 jobs. Python takes some 100 bytes for each, so that 32 MB of `[{},{},...]` would take 1 GB.
+VALUES = 300_000
+OBJECTS = 60_000  # objects in one body: six for each of 10,000 jobs. They are read in 0.1 s
+INLINE = 4_000  # bytes that are read at once, in some 0.1 ms; a larger body is read in a thread
 PIECE = 1 << 20  # bytes that are counted without a pause, in which other threads may run
 ONE: TypeAdapter[JobSpec] = TypeAdapter(JobSpec)
 MANY: TypeAdapter[list[JobSpec]] = TypeAdapter(Annotated[list[JobSpec], FailFast()])
 
 
 async def off_the_loop(function: Callable[[bytes], T], body: bytes) -> T:
-    """Return what a function makes of a body; a large body is handled in a thread."""
-    return function(body) if len(body) <= SMALL else await asyncio.to_thread(function, body)
+    """Return what a function makes of a body; a large body, or one with an array, is handled in a thread."""
+    is_quick = len(body) <= INLINE and b"array" not in body
+    return function(body) if is_quick else await asyncio.to_thread(function, body)
 
 
 def read_one(body: bytes) -> list[JobSpec]:
@@ -46,20 +49,29 @@ def checked(adapter: TypeAdapter[T], values: Any) -> T:
     try:
         return adapter.validate_python(values)
     except ValidationError as error:
-        raise Refusal(422, str(mistake_of(error.errors(include_url=False)[0]))) from None
+        raise RefusedRequest(422, str(mistake_of(error.errors(include_url=False)[0]))) from None
 
 
 def read_json(body: bytes) -> Any:
     """Read JSON. Refuse keys that are named twice: the two may contradict each other."""
     many = sum(body[at : at + PIECE].count(b",") for at in range(0, len(body), PIECE))
     if many > VALUES:
-        raise Refusal(413, f"the request has more than {VALUES:,} values; send fewer jobs at once")
+        raise RefusedRequest(413, f"the request has more than {VALUES:,} values; send fewer jobs at once")
+    objects = 0
+
+    def one_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal objects
+        objects += 1
+        if objects > OBJECTS:
+            raise RefusedRequest(413, f"the request has more than {OBJECTS:,} objects; send fewer jobs at once")
+        return without_repeats(pairs)
+
     try:
-        return json.loads(body, object_pairs_hook=without_repeats, parse_constant=refuse_constant)
+        return json.loads(body, object_pairs_hook=one_object, parse_constant=refuse_constant)
     except RecursionError:
-        raise Refusal(422, "the body is nested too deeply") from None
+        raise RefusedRequest(422, "the body is nested too deeply") from None
     except ValueError as error:
-        raise Refusal(422, f"the body is not JSON: {error}") from None
+        raise RefusedRequest(422, f"the body is not JSON: {error}") from None
 
 
 def without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -68,7 +80,9 @@ def without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise Refusal(422, str(InputError("is named twice", where=ascii(twice)[1:-1], remedy="send each key once")))
+        raise RefusedRequest(
+            422, str(InputError("is named twice", where=ascii(twice)[1:-1], remedy="send each key once"))
+        )
     return found
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 from fastapi import APIRouter
 
-from slotwise.live.api.common import House, Operator, Refusal
+from slotwise.live.api.common import House, Operator, RefusedRequest
 from slotwise.live.api.models import MadeToken, NewToken, TokenView
 from slotwise.live.auth import check_account
 
@@ -36,6 +36,6 @@ def routes(house: House) -> APIRouter:
     async def revoke_token(identity: str, caller: Operator) -> None:
         """Take a token back, at once."""
         if not await asyncio.to_thread(house.guard.revoke, identity):
-            raise Refusal(404, f"there is no token {identity!r}")
+            raise RefusedRequest(404, f"there is no token {identity!r}")
 
     return router

@@ -60,7 +60,7 @@ def mistake_of(finding: Mapping[str, Any]) -> InputError:
     if kind == "value_error":
         return InputError(str(finding["msg"]).removeprefix("Value error, "), where=where)
     wanted = KINDS.get(kind.split("_")[0], "something else")
-    return InputError(f"is {given}", where=where, remedy=f"send {wanted}")
+    return InputError(f"is {given}", where=where or "the body", remedy=f"send {wanted}")
 
 
 def place_of(location: tuple[int | str, ...]) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 from slotwise.model import JobType, ServerClass
 from slotwise.model.labels import matches
 
+# Amounts by resource. A missing resource counts as 0.
 Amounts = dict[str, Decimal]
-"""by resource; a resource that is missing counts as 0"""
 
 
 def amounts(resources: Sequence[str], sizes: Sequence[Decimal]) -> Amounts:

@@ -20,19 +20,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slotwise.errors import InputError
+from slotwise.live import quotas
 from slotwise.live.changes import words
 from slotwise.live.changes.definition import Amounts, Definitions, amounts, covers, in_order, units
 from slotwise.live.changes.target import Outgoing, Target
 from slotwise.live.store.records import Server
-from slotwise.model import Cluster, JobType, ServerClass
+from slotwise.model import Cluster, JobType, Quota, ServerClass
 from slotwise.model.checks import check_cluster, check_types
+from slotwise.model.quotas import check_quotas
+from slotwise.model.shares import check_shares
 from slotwise.scheduling import make_policy
 from slotwise.scheduling.events import Drain, Event, Join, Remove, Resume, as_dict
 from slotwise.scheduling.situation import Situation
 
 UP, DRAINING, AWAY = "up", "draining", "lost"
+# Prefix of the reason of a server that drains because of a cluster file.
 BY_FILE = "cluster file: "
-"""how the reason of a server begins that drains because of a cluster file"""
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,7 @@ class Running:
     made: Mapping[str, float]
     """types that were made for a demand, with the time of their last use"""
     outgoing: Outgoing
+    quotas: tuple[Quota, ...] = ()
 
     def target(self) -> Target:
         """The cluster that runs, without types that were made and without what is outgoing."""
@@ -58,15 +62,17 @@ class Running:
             situation.policy.name,
             situation.policy.options,
             {name: server_class for name, server_class in wanted.items() if server_class is not None},
+            situation.shares,
+            self.quotas,
         )
 
 
 @dataclass(frozen=True)
-class Change:
+class ChangeItem:
     """One difference."""
 
     what: str
-    """policy, resources, class or type"""
+    """policy, resources, class, type, shares or quota"""
     name: str
     action: str
     """add, change or remove"""
@@ -76,10 +82,10 @@ class Change:
 
 
 @dataclass
-class Plan:
+class ChangePlan:
     """What would change, and the journal row that does it. Without `row`, nothing would."""
 
-    changes: list[Change]
+    changes: list[ChangeItem]
     row: dict[str, Any] | None
     servers: dict[str, Server | None]
     """rows of the read model that change; None: the server has left"""
@@ -117,6 +123,11 @@ class Plan:
         }
 
 
+def apart_from_demand(one: JobType) -> JobType:
+    """Return a type without its demand, to compare it. A file of a service need not name rates: then the rate is 1."""
+    return one.model_copy(update={"demand": (), "rate": 1 if one.rate is None else one.rate})
+
+
 @dataclass
 class Types:
     """The types after a plan."""
@@ -140,7 +151,7 @@ class Planner:
         situation = running.situation
         self._old = Definitions(situation.resources, situation.types, situation.classes)
         self._new = Definitions(target.resources, target.types, target.classes)
-        self._changes: list[Change] = []
+        self._changes: list[ChangeItem] = []
         self._declared = running.target()
         self._type_names = [one.name for one in situation.types]
         self._on: dict[str, list[tuple[Mapping[str, Sequence[str]], Amounts]]] = {}
@@ -157,18 +168,19 @@ class Planner:
             return units(table.demand[at], situation.resources, situation.digits)
         return amounts(situation.resources, situation.types[table.type[at]].demand)
 
-    def plan(self, *, strict: bool) -> Plan:
+    def plan(self, *, strict: bool) -> ChangePlan:
         """All of it; `strict` refuses a plan under which a waiting job would fit no server."""
         target, running = self._target, self._running
         cluster = Cluster(resources=target.resources, servers=target.classes)
         check_cluster(cluster, may_be_empty=True)
         check_types(cluster, target.types)
-        policy = self._policy()
+        check_quotas(target.quotas, target.resources)
+        policy = self._policy() | self._shares() | self._quotas()
         if list(target.resources) != running.situation.resources:
             self._add(
                 "resources", "", "change", {"names": running.situation.resources}, {"names": [*target.resources]}
             )
-        servers = Servers(self._running, self._old, self._new, target, self._on)
+        servers = ServerChanges(self._running, self._old, self._new, target, self._on)
         types = self._types()
         self._show_classes(servers)
         if strict:
@@ -206,7 +218,7 @@ class Planner:
             for job, kind in zip(situation.running.job, situation.running.type, strict=True)
             if self._type_names[kind] in types.running
         }
-        return Plan(
+        return ChangePlan(
             changes=self._changes,
             row=None if nothing else row | {"made": made, "outgoing": outgoing.as_dict()},
             servers=servers.rows(),
@@ -228,7 +240,7 @@ class Planner:
     def _add(
         self, what: str, name: str, action: str, before: Any = None, after: Any = None, effect: str | None = None
     ) -> None:
-        self._changes.append(Change(what, name, action, before, after, effect or None))
+        self._changes.append(ChangeItem(what, name, action, before, after, effect or None))
 
     # -- the policy -------------------------------------------------------------------------------------------------
 
@@ -258,6 +270,44 @@ class Planner:
         )
         return {"policy": target.policy, "options": wanted.options.model_dump(mode="json", exclude_unset=True)}
 
+    def _shares(self) -> dict[str, Any]:
+        """Fair shares that differ from those of now."""
+        before = self._running.situation.shares
+        after = self._target.shares if self._target.shares is not None and self._target.shares.tenants else None
+        if after is not None:
+            check_shares(after)
+            if not make_policy(self._target.policy, **self._target.options).honours_shares:
+                raise InputError(
+                    f"{self._target.policy} cannot honour shares",
+                    where="shares",
+                    remedy="use policy guarded, or remove the shares",
+                )
+        if before == after:
+            return {}
+        old, new = (
+            None if one is None else one.model_dump(mode="json", exclude_defaults=True) for one in (before, after)
+        )
+        action = "add" if before is None else "remove" if after is None else "change"
+        self._add("shares", "", action, old, new, "tenants keep what they have used")
+        return {"shares": new}
+
+    def _quotas(self) -> dict[str, Any]:
+        """Quotas that differ from those of now."""
+        old, new = (
+            {one["tenant"]: one for one in quotas.rows_of(some)}
+            for some in (self._running.quotas, self._target.quotas)
+        )
+        for tenant in dict.fromkeys((*old, *new)):
+            before, after = (
+                {key: value for key, value in one.items() if key != "tenant"} if (one := some.get(tenant)) else None
+                for some in (old, new)
+            )
+            if before != after:
+                action = "add" if before is None else "remove" if after is None else "change"
+                effect = None if after is None else "running jobs go on; waiting jobs beyond the quota are held"
+                self._add("quota", tenant, action, before, after, effect)
+        return {"quotas": list(new.values())} if old != new else {}
+
     # -- types --------------------------------------------------------------------------------------------------------
 
     def _types(self) -> Types:
@@ -269,9 +319,7 @@ class Planner:
                 self._add("type", name, "add", None, self._type_shown(self._new, name))
             elif self._old.of_type(name) != self._new.of_type(name):
                 kept += self._redefine(name, found, taken)
-            elif self._old.types[name].model_copy(update={"demand": ()}) != self._new.types[name].model_copy(
-                update={"demand": ()}
-            ):
+            elif apart_from_demand(self._old.types[name]) != apart_from_demand(self._new.types[name]):
                 shown = self._type_shown(self._old, name), self._type_shown(self._new, name)
                 self._add("type", name, "change", *shown, "jobs are not affected")
             elif name in running.outgoing.types or name in running.made:
@@ -387,7 +435,7 @@ class Planner:
         capacity = in_order(amounts(self._old.resources, one.capacity), self._new.resources)
         return one.model_copy(update={"capacity": capacity, "count": 0})
 
-    def _show_classes(self, servers: Servers) -> None:
+    def _show_classes(self, servers: ServerChanges) -> None:
         declared = {one.name for one in self._declared.classes}
         before, after = Counter(self._declared.servers.values()), Counter(self._target.servers.values())
         for name in [*self._new.classes, *(name for name in self._old.classes if name not in self._new.classes)]:
@@ -409,7 +457,7 @@ class Planner:
                 self._add("class", name, "change", shown[0], shown[1], effect)
 
 
-class Servers:
+class ServerChanges:
     """What happens to each server."""
 
     def __init__(
@@ -574,7 +622,7 @@ def rows_of(parts: Sequence[JobType | ServerClass]) -> list[dict[str, Any]]:
     return [one.model_dump(mode="json", exclude_defaults=True) for one in parts]
 
 
-def make_plan(running: Running, target: Target, now: float, *, strict: bool = True) -> Plan:
+def make_plan(running: Running, target: Target, now: float, *, strict: bool = True) -> ChangePlan:
     """Compare what runs with a target. A plan under which a waiting job would fit no server is refused, unless it is not `strict`."""
     return Planner(running, target, now).plan(strict=strict)
 

@@ -1,31 +1,39 @@
 """The core after a `change` row of the journal.
 
-Keys of the row, all optional: `before` and `after` are events that happen before and after the core is rebuilt; `types`, `classes`, `resources`,
-`policy` and `options` replace those of the core; `retype` and `reclass` give jobs another type and servers another class. With `takes_over` the
-policy forgets what it knew, because it was about other sizes: it finds the servers with the jobs on them, as another policy would.
+Keys of the row, all optional: `before` and `after` are events that happen before and after the core is rebuilt.
+`types`, `classes`, `resources`, `policy`, `options` and `shares` (null: none) replace those of the core. `retype` and `reclass` give jobs
+another type and servers another class. `place` puts waiting jobs on servers that drain. With `takes_over` the policy forgets what it knew, because it was about other
+sizes: it finds the servers with the jobs on them, as another policy would.
 """
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from slotwise.live.classes import moved
-from slotwise.model import Cluster, JobType, ServerClass, integers
+from slotwise.model import Cluster, JobType, ServerClass, Shares, integers
 from slotwise.scheduling import Scheduler
-from slotwise.scheduling.events import Outcome, from_dict
+from slotwise.scheduling.events import Outcome, Placement, from_dict
 from slotwise.scheduling.situation import PolicyState, RunningTable, Situation, WaitingTable
 
-REBUILT = ("types", "classes", "resources", "policy", "options", "retype", "reclass")
-"""keys of a row for which the core is rebuilt"""
+# Keys of a row that make the core be rebuilt.
+REBUILT = ("types", "classes", "resources", "policy", "options", "shares", "retype", "reclass", "place")
 
 
 def changed(core: Scheduler, row: Mapping[str, Any]) -> tuple[Scheduler, Outcome]:
     """Return the core that goes on with what a `change` row says, and what is decided at once. Events in `before` change the given core."""
     outcomes = [core.apply(from_dict(one)) for one in row.get("before", ())]
     if any(name in row for name in REBUILT):
-        core = rebuilt(core.situation(), row)
+        situation = core.situation()
+        if "place" in row:
+            places = row["place"]
+            for place in [places] if isinstance(places, Mapping) else places:  # rows of earlier versions have one
+                situation, placement = with_placement(situation, place, float(row["now"]))
+                outcomes.append(Outcome((placement,)))
+        core = rebuilt(situation, row)
         outcomes.append(core.opening)
     outcomes += [core.apply(from_dict(one)) for one in row.get("after", ())]
     return core, together(outcomes)
@@ -34,7 +42,7 @@ def changed(core: Scheduler, row: Mapping[str, Any]) -> tuple[Scheduler, Outcome
 def rebuilt(situation: Situation, row: Mapping[str, Any]) -> Scheduler:
     """Return a core that goes on from a situation with what a row replaces."""
     if row.get("takes_over"):
-        return Scheduler.from_situation(reshape(situation, row), takes_over=True)
+        return Scheduler.from_situation(reshape(situation, row), takes_over=True, shares=shares_of(row))
     options = row.get("options") or {}
     policy = row.get("policy")
     if policy is None and options:
@@ -47,8 +55,49 @@ def rebuilt(situation: Situation, row: Mapping[str, Any]) -> Scheduler:
         types=types_of(row["types"]) if "types" in row else None,
         classes=classes,
         policy=policy,
+        shares=shares_of(row),
         **options,
     )
+
+
+def with_placement(situation: Situation, place: Mapping[str, Any], now: float) -> tuple[Situation, Placement]:
+    """Return the situation with a waiting job on a server that drains: the policy is not asked. The caller has seen that the job fits."""
+    waits, runs = situation.waiting, situation.running
+    at, server = waits.job.index(place["job"]), situation.servers.name.index(place["server"])
+    if situation.servers.status[server] != "draining":
+        raise LookupError(f"server {place['server']!r} does not drain")
+    attempts = 1 + (0 if waits.attempts is None else waits.attempts[at])
+    own = {"attempts": attempts, "server": server, "started": now}
+    sizes: list[list[int]] | None = None
+    if waits.demand is not None or runs.demand is not None:
+        cluster = Cluster(resources=tuple(situation.resources), servers=tuple(situation.classes))
+        sizes = integers(cluster, situation.types, situation.digits).demand.tolist()
+    place_at = bisect(runs.sequence, waits.sequence[at])  # running jobs stand in the order of their arrival
+    joined: dict[str, Any] = {}
+    for name in RunningTable.__dataclass_fields__:
+        rows, values = getattr(runs, name), getattr(waits, name, None)
+        value = own[name] if name in own else None if values is None else values[at]
+        if name == "demand" and sizes is not None:
+            rows = rows or [sizes[kind] for kind in runs.type]
+            value = value or sizes[waits.type[at]]
+        elif rows is None and value is not None:
+            rows = [None] * len(runs.job)
+        joined[name] = None if rows is None else [*rows[:place_at], value, *rows[place_at:]]
+    left: dict[str, Any] = {
+        name: None if (rows := getattr(waits, name)) is None else [*rows[:at], *rows[at + 1 :]]
+        for name in WaitingTable.__dataclass_fields__
+    }
+    placed = replace(
+        situation, now=max(situation.now, now), waiting=WaitingTable(**left), running=RunningTable(**joined)
+    )
+    return placed, Placement(place["job"], place["server"], attempts)
+
+
+def shares_of(row: Mapping[str, Any]) -> Shares | None:
+    """Return the shares of a row, without tenants where it takes them away; None where the row says nothing of them."""
+    if "shares" not in row:
+        return None
+    return Shares(half_life=1.0) if row["shares"] is None else Shares.model_validate(row["shares"])
 
 
 def together(outcomes: Sequence[Outcome]) -> Outcome:
@@ -78,7 +127,9 @@ def reshape(situation: Situation, row: Mapping[str, Any]) -> Situation:
     finest = dict(zip(situation.resources, situation.digits, strict=True))
     cluster = Cluster(resources=tuple(resources), servers=tuple(classes))
     sizes = integers(cluster, types, [finest.get(name, max(situation.digits)) for name in resources])
-    jobs = Jobs(situation, types, resources, list(sizes.digits), sizes.demand.tolist(), row.get("retype", {}))
+    jobs = RetypedJobs(
+        situation, types, resources, list(sizes.digits), sizes.demand.tolist(), row.get("retype", {})
+    )
     reclass = row.get("reclass", {})
     class_at = {one.name: at for at, one in enumerate(classes)}
     old_class = [one.name for one in situation.classes]
@@ -113,7 +164,7 @@ def reshape(situation: Situation, row: Mapping[str, Any]) -> Situation:
     )
 
 
-class Jobs:
+class RetypedJobs:
     """The jobs of a situation under other types."""
 
     def __init__(

@@ -6,7 +6,7 @@ import logging
 from dataclasses import replace
 from typing import NamedTuple
 
-from slotwise.live.changes.plan import Plan, make_plan
+from slotwise.live.changes.plan import ChangePlan, make_plan
 from slotwise.live.changes.target import Target
 from slotwise.live.engines.protocol import Configurable, Engine
 from slotwise.live.ledger import Ledger
@@ -23,7 +23,7 @@ class Source(NamedTuple):
     apply: bool = False
 
 
-def compare(ledger: Ledger, engine: Engine, setup: Setup, source: Source, now: float) -> Plan | None:
+def compare(ledger: Ledger, engine: Engine, setup: Setup, source: Source, now: float) -> ChangePlan | None:
     """Tell what differs between the wanted cluster and the one that runs, and apply it if that was asked for. The engine gets the servers that run."""
     running = ledger.what_runs()
     target = wanted(running.target(), engine, setup, source)
@@ -60,5 +60,9 @@ def wanted(running: Target, engine: Engine, setup: Setup, source: Source) -> Tar
     if dict(running.servers) != dict(found.servers) or not set(running.resources) >= set(found.resources):
         return None
     return replace(
-        found.on_servers_of(running), classes=found.ordered_like(running), types=running.types
+        found.on_servers_of(running),
+        classes=found.ordered_like(running),
+        types=running.types,
+        shares=running.shares,
+        quotas=running.quotas,
     ).with_policy(running.policy, running.options)

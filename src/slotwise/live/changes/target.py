@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from slotwise.errors import InputError
 from slotwise.live.engines.protocol import ServerUp
-from slotwise.model import JobType, ServerClass
+from slotwise.model import JobType, Quota, ServerClass, Shares
 
 if TYPE_CHECKING:
     from slotwise.live.restart import Setup
@@ -48,6 +48,8 @@ class Target:
     options: Mapping[str, Any]
     servers: Mapping[str, str]
     """the class of each server"""
+    shares: Shares | None = None
+    quotas: tuple[Quota, ...] = ()
 
     @classmethod
     def of_setup(cls, setup: Setup, servers: Iterable[ServerUp]) -> Target:
@@ -59,6 +61,8 @@ class Target:
             setup.policy,
             setup.options,
             {one.name: one.server_class for one in servers},
+            setup.shares,
+            setup.quotas,
         )
 
     def with_policy(self, policy: str | None, options: Mapping[str, Any] | None) -> Target:
@@ -109,9 +113,26 @@ class Target:
         for job_type in self.types:
             values = job_type.model_dump(mode="python", exclude_defaults=True)
             lines += ["", "[[types]]", *(f"{key} = {toml(value)}" for key, value in values.items())]
+        lines += shares_toml(self.shares)
+        for quota in self.quotas:
+            values = quota.model_dump(exclude_defaults=True)
+            lines += ["", "[[quotas]]", *(f"{key} = {toml(value)}" for key, value in values.items())]
         lines += ["", "[policy]", f"name = {toml(self.policy)}"]
         lines += [f"{key} = {toml(value)}" for key, value in self.options.items()]
         return "\n".join(lines) + "\n"
+
+
+def shares_toml(shares: Shares | None) -> list[str]:
+    """Return the lines of a cluster file that state shares."""
+    if shares is None:
+        return []
+    values = shares.model_dump(exclude_defaults=True, exclude={"groups", "tenants"})
+    lines = ["", "[shares]", *(f"{key} = {toml(value)}" for key, value in values.items())]
+    for table, parts in (("groups", shares.groups), ("tenants", shares.tenants)):
+        for one in parts:
+            values = one.model_dump(exclude_defaults=True)
+            lines += ["", f"[[shares.{table}]]", *(f"{key} = {toml(value)}" for key, value in values.items())]
+    return lines
 
 
 def reordered(sizes: Sequence[Decimal], before: Sequence[str], after: Sequence[str]) -> tuple[Decimal, ...]:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from slotwise.live.changes.plan import Change
+    from slotwise.live.changes.plan import ChangeItem
 
 SIGNS = {"add": "+", "change": "~", "remove": "-"}
+# Servers that are listed by name: a longer list would hide the rest of the plan.
 MOST_NAMES = 5
-"""names of servers that are listed; a longer list would hide the rest of the plan"""
 
 
 def jobs(count: int, state: str) -> str:
@@ -54,7 +54,7 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     )
 
 
-def of_change(change: Change) -> list[str]:
+def of_change(change: ChangeItem) -> list[str]:
     """Return the lines of one change."""
     name = f"{change.what} {change.name}".rstrip()
     if change.before is not None and change.after is not None:
@@ -66,7 +66,7 @@ def of_change(change: Change) -> list[str]:
     return lines + [f"    {part}" for part in change.effect.split("; ")] if change.effect else lines
 
 
-def of_plan(changes: Sequence[Change], counts: Mapping[str, int]) -> str:
+def of_plan(changes: Sequence[ChangeItem], counts: Mapping[str, int]) -> str:
     """Return all of a plan."""
     if not changes:
         return "nothing differs: the file is what runs"

@@ -15,7 +15,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import BaseModel, Field
 
-from slotwise.live.api.common import House, Reader, Refusal
+from slotwise.live.api.common import House, Reader, RefusedRequest
 from slotwise.live.dashboard.sessions import SESSION_SECONDS, cookie_name
 
 STATIC = Path(__file__).parent / "static"
@@ -88,7 +88,7 @@ def answer(request: Request, name: str) -> Response:
     """Return a file, packed where the browser takes that, or 304 where the browser has it."""
     asset = assets().get(name)
     if asset is None:
-        raise Refusal(404, f"there is no file {name!r}")
+        raise RefusedRequest(404, f"there is no file {name!r}")
     headers = {**HEADERS, "ETag": asset.tag, "Vary": "Accept-Encoding", "Content-Security-Policy": policy()}
     if request.headers.get("if-none-match") == asset.tag:
         return Response(status_code=304, headers=headers)
@@ -115,7 +115,7 @@ def routes(house: House) -> APIRouter:
     async def login(request: Request, code: Annotated[str, Query(max_length=100)] = "") -> Response:
         """Open a session for the browser that shows a one-time code, and show the cluster."""
         if request.headers.get("sec-fetch-dest", "document") != "document":
-            raise Refusal(403, "a login link opens in a window of its own")
+            raise RefusedRequest(403, "a login link opens in a window of its own")
         value = house.sessions.redeem(code)
         answered = RedirectResponse("/" if value else "/#/login?wrong", 303, HEADERS)
         if value:
@@ -133,7 +133,7 @@ def routes(house: House) -> APIRouter:
     async def logout(request: Request) -> Response:
         """End the session of this browser."""
         if not house.sessions.comes_from_here(request.method, request.headers):
-            raise Refusal(403, "requests from pages of other sites are refused")
+            raise RefusedRequest(403, "requests from pages of other sites are refused")
         house.sessions.end(request.headers)
         answered = Response(status_code=204)
         answered.delete_cookie(cookie_name(request.headers.get("host", "")), httponly=True, samesite="strict")

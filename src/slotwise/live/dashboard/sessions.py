@@ -4,9 +4,9 @@ A caller with a token asks for a code; the browser that shows the code gets a co
 when it expires, and is signed with a key that lies in a file of the service. A session ends when it expires, when its user logs out, or
 when its token is revoked. It survives a restart of the service.
 
-A page of another origin must not act with the cookie. Three things prevent it: the cookie is SameSite=Strict; a request that the browser
-marks as started by another origin is refused, even one of the same site at another port; and a request that may change anything must carry
-the header `X-Slotwise`, which other origins cannot send without permission.
+A page of another origin must not act with the cookie. Three things prevent it. The cookie is SameSite=Strict. A request
+that the browser marks as started by another origin is refused, even if the origin differs in the port only. A request
+that may change anything must carry the header `X-Slotwise`, which other origins cannot send without permission.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from slotwise.live.auth import Caller, Guard
 
 CODE_SECONDS = 300.0  # a code is typed or clicked at once; five minutes leave time to copy it to another machine
 SESSION_SECONDS = 12 * 3600.0  # a working day
-MOST_CODES = 1000
+MOST_CODES = 10  # that wait, for each token: a caller who asks for many voids only its own
 SAFE = ("GET", "HEAD", "OPTIONS")
 
 
@@ -72,12 +72,15 @@ class Sessions:
 
     def code(self, caller: Caller) -> tuple[str, float]:
         """Return a new one-time code with the rights of the caller, and when it expires."""
-        code, expires = secrets.token_urlsafe(24), self._clock() + CODE_SECONDS
+        secret, expires = secrets.token_urlsafe(24), self._clock() + CODE_SECONDS
         with self._lock:
-            while len(self._codes) >= MOST_CODES:
-                del self._codes[next(iter(self._codes))]
-            self._codes[_digest(code)] = Code(caller.token, expires)
-        return code, expires
+            now = self._clock()
+            self._codes = {one: code for one, code in self._codes.items() if code.expires >= now}
+            own = [one for one, code in self._codes.items() if code.token == caller.token]
+            for one in own[: max(0, len(own) - MOST_CODES + 1)]:
+                del self._codes[one]
+            self._codes[_digest(secret)] = Code(caller.token, expires)
+        return secret, expires
 
     def redeem(self, code: str) -> str | None:
         """Return the value of a session cookie for a code; None if the code is unknown, used or expired."""

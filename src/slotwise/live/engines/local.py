@@ -19,7 +19,7 @@ from typing import Any
 
 from slotwise.errors import SlotwiseError
 from slotwise.live.durations import TIME_LIMIT
-from slotwise.live.engines.environment import inherited
+from slotwise.live.engines.environment import inherited, told
 from slotwise.live.engines.machine import Machine
 from slotwise.live.engines.protocol import (
     Attempt,
@@ -31,24 +31,29 @@ from slotwise.live.engines.protocol import (
     Start,
     Started,
     Tell,
-    Unknown,
+    UnknownAttempt,
 )
+from slotwise.live.engines.supervisor import confining
 from slotwise.live.engines.supervisor.deadlines import number_of
 from slotwise.live.engines.supervisor.outputs import output_path, sweep
 from slotwise.live.engines.supervisor.talking import VERSION
+from slotwise.live.spec import CONFINED
 
 log = logging.getLogger(__name__)
 SCRIPT = Path(__file__).with_name("supervisor")
 OUTPUT_LIMIT = 10_000_000  # bytes of one output
 OUTPUT_QUOTA = 10_000_000_000  # bytes of all outputs together
+PROCESSES = (
+    8192  # processes and threads of one job, and of one account; more end a machine rather than a computation
+)
 SWEEP_SECONDS = 10.0  # between two looks at the outputs
 GRACE_SECONDS = 10.0
+# The account that executes a job whose submitter is no user of this machine.
 UNKNOWN_USER = "nobody"
-"""who executes a job whose submitter is no user of this machine"""
+# Seconds for a supervisor to start or to answer: a disk under load delays both.
 CONNECT_SECONDS = 60.0
-"""how long a supervisor may take to start or to answer: a disk under load holds up both"""
+# Seconds until a supervisor that could not be started is tried again.
 PAUSE_SECONDS = 1.0
-"""until a supervisor that cannot be started is tried again"""
 
 
 class LocalEngine:
@@ -68,9 +73,14 @@ class LocalEngine:
         grace: float = GRACE_SECONDS,
         runs_as_submitter: bool = False,
         uses_groups: bool = True,
+        hidden: Sequence[Path] = (),
+        fixed: Sequence[Path] = (),
+        processes: int = PROCESSES,
     ) -> None:
         self.folder = folder
-        self.runs_as_submitter, self._uses_groups = runs_as_submitter, uses_groups
+        # What confined jobs must not reach, and what they must not change.
+        self._hidden, self._fixed = [str(path) for path in (folder, *hidden)], list(map(str, fixed))
+        self.runs_as_submitter, self._uses_groups, self._processes = runs_as_submitter, uses_groups, processes
         self.grace, self.output_limit = grace, output_limit
         self.output_quota, self.keep_seconds = output_quota, keep_seconds
         self._machine = machine or Machine.found()
@@ -90,6 +100,11 @@ class LocalEngine:
         self._reader: threading.Thread | None = None
         self._sweeper: threading.Thread | None = None
         self._over = threading.Event()
+
+    @property
+    def confines(self) -> bool:
+        """Return whether jobs can be kept out of files of their own account."""
+        return confining.version() > 0
 
     # -- the protocol -------------------------------------------------------------------------------------------
 
@@ -132,7 +147,7 @@ class LocalEngine:
     def known(self, attempts: Sequence[tuple[int, int, str]]) -> dict[Attempt, Known]:
         found: dict[Attempt, Known] = {}
         for job, attempt, state, *rest in self._ask([(job, attempt) for job, attempt, _ in attempts]):
-            found[job, attempt] = Unknown() if state == "unknown" else _fact(job, attempt, state, rest)
+            found[job, attempt] = UnknownAttempt() if state == "unknown" else _fact(job, attempt, state, rest)
             if state == "running":
                 with self._lock:
                     self._live.setdefault((job, attempt), None)
@@ -183,24 +198,20 @@ class LocalEngine:
 
     def _message(self, start: Start) -> dict[str, Any]:
         spec, pool = start.spec, self._pools.get(start.server)
-        environment = {
-            **spec.get("env", {}),
-            "SLOTWISE_JOB_ID": str(start.job),
-            "SLOTWISE_ATTEMPT": str(start.attempt),
-            "SLOTWISE_SERVER": start.server,
-        }
-        if spec.get("array_index") is not None:
-            environment["SLOTWISE_ARRAY_INDEX"] = str(spec["array_index"])
         message: dict[str, Any] = {
             "job": start.job,
             "attempt": start.attempt,
             "argv": list(spec["argv"]),
-            "env": environment,
+            "env": {**spec.get("env", {}), **told(start)},
             "cwd": spec.get("cwd") or ("" if self.runs_as_submitter else os.environ.get("HOME", "/")),
             "output": self.output_limit,
         }
         if self.runs_as_submitter:
             message["user"] = spec.get("user") or UNKNOWN_USER
+        if self.confines and spec.get(CONFINED) and message.get("user") in (None, UNKNOWN_USER):
+            message |= {"hidden": self._hidden, "fixed": self._fixed}
+        if "user" in message or "hidden" in message:
+            message["processes"] = self._processes
         if pool is not None:
             message |= {"cpus": pool.cpus, "cpu": ceil(start.demand.get("cpu", 0)), "gpus": pool.gpus}
             message["gpu"] = ceil(start.demand.get("gpu", 0))

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from slotwise.live.engines.protocol import ServerUp
 
-MEGABYTE = 1_000_000
+MEGABYTE = 1_000_000  # bytes
+# Share of the memory that is left to the system.
 KEPT_MEMORY = 0.05
-"""the share of memory that is left to the system"""
 
 
 class Pool(NamedTuple):

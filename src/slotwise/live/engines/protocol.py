@@ -151,11 +151,11 @@ Tell = Callable[[Sequence[Fact]], None]
 Attempt = tuple[int, int]
 
 
-class Unknown(NamedTuple):
+class UnknownAttempt(NamedTuple):
     """The engine has never heard of the attempt."""
 
 
-Known = Unknown | Started | Ended | Lost
+Known = UnknownAttempt | Started | Ended | Lost
 
 
 @runtime_checkable
@@ -199,6 +199,22 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Let go; jobs go on."""
+
+
+@runtime_checkable
+class Machines(Protocol):
+    """An engine whose jobs are virtual machines, not commands."""
+
+    def console(self, job: int, attempt: int) -> tuple[str, str] | None:
+        """The connection URI and the domain's name of an attempt that runs; None where it does not."""
+
+
+@runtime_checkable
+class Troubled(Protocol):
+    """An engine that knows of trouble which neither servers nor jobs show."""
+
+    def troubles(self) -> list[str]:
+        """What is wrong now, one line each; called from any thread."""
 
 
 @runtime_checkable

@@ -1,8 +1,8 @@
 """The engine `simulated`: any number of servers, jobs that only take time, at any speed. For demos, load and crash tests.
 
-With a file it is a world of its own: starts are written there, so that a service that was killed and comes back finds its jobs
-running or ended as if they had been real, and a test can count how often each was started. The world obeys the newest service
-only: a line that an older one, stopped and woken up too late, writes after a newer one has come has no effect.
+With a file it is a world of its own: starts are written there. A service that was killed and comes back finds its jobs
+running or ended as if they had been real, and a test can count how often each was started. The world obeys the newest
+service only. A line of an older service, written after a newer service has come, has no effect.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from slotwise.live.engines.protocol import (
     Start,
     Started,
     Tell,
-    Unknown,
+    UnknownAttempt,
 )
 
+# Exit code of a job that was stopped: that of a process ended by SIGTERM.
 STOPPED = -15
-"""the exit code of a job that was stopped: SIGTERM, as of a process"""
 OVER_TIME = (
     -24
 )  # the exit code of a job that its time limit ended: SIGXCPU, so that the world tells it from a stopped one
+# Words of the world's file: a new service has come; a line was not cut off.
 EPOCH, COMPLETE = "epoch", "."
-"""words of the world's file: a new service has come; a line was not cut off"""
+# Seconds that an attempt takes, from job, attempt and spec. Equal arguments give equal seconds.
 Durations = Callable[[int, int, Mapping[str, Any]], float]
-"""seconds that an attempt takes, from job, attempt and spec: the same each time it is asked"""
 
 
 def exponential(seed: int = 1, mean: Mapping[str, float] | float = 1.0) -> Durations:
@@ -69,7 +69,8 @@ class Deed(NamedTuple):
 
 
 def deeds(world: Path) -> list[Deed]:
-    """What was done in a world. A line that was cut off was told to nobody; one of an older epoch than the newest above it came too late."""
+    """What was done in a world. Skip a line that was cut off, since no service was told of it, and a line of an older
+    epoch than the newest above it, which came too late."""
     found: list[Deed] = []
     newest = 0
     for line in world.read_text().splitlines() if world.exists() else ():
@@ -170,7 +171,7 @@ class SimulatedEngine:
                 if key in self._ended:
                     found[key] = self._ended[key]
                 else:
-                    found[key] = Started(*key, self._running[key][0]) if key in self._running else Unknown()
+                    found[key] = Started(*key, self._running[key][0]) if key in self._running else UnknownAttempt()
         return found
 
     def settled(self, attempts: Sequence[Attempt]) -> None:

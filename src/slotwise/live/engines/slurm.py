@@ -34,30 +34,30 @@ from slotwise.live.engines.protocol import (
     Start,
     Started,
     Tell,
-    Unknown,
+    UnknownAttempt,
 )
-from slotwise.live.engines.slurm_arrivals import Arrivals, foreign_of
-from slotwise.live.engines.slurm_commands import Row, SlurmError, run
-from slotwise.live.engines.slurm_records import Foreign, Records
+from slotwise.live.engines.slurm_arrivals import SeenArrivals, foreign_of
+from slotwise.live.engines.slurm_commands import QueueRow, SlurmError, run
+from slotwise.live.engines.slurm_records import Foreign, SlurmRecords
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-FILES_SECONDS = 0.02
-POLL_SECONDS = 0.5
-NODES_SECONDS = 2.0
-FORGET_SECONDS = 600.0
-AGAIN_SECONDS = 1.0
+FILES_SECONDS = 0.02  # between two looks for files that end attempts: cheap, and a wait of the user
+POLL_SECONDS = 0.5  # between two calls of squeue
+NODES_SECONDS = 2.0  # between two calls of scontrol for the nodes, which change seldom
+FORGET_SECONDS = 600.0  # between two searches for files that are no longer needed
+AGAIN_SECONDS = 1.0  # until a command that failed is tried again
+# Seconds after which a placement that Slurm has not started is taken back.
 DEADLINE_SECONDS = 60.0
-"""a placement that Slurm has not started by then is taken back"""
+# Seconds to wait for the file with the exit code after an attempt has gone from Slurm.
 GRACE_SECONDS = 10.0
-"""an attempt that has gone from Slurm without an exit code is given so long for its file to appear"""
+# As GRACE_SECONDS, after the controller has started anew: the job may still run until its node reports.
 DOUBT_SECONDS = 120.0
-"""the same after the controller has started anew: the job may still run, until its node reports"""
 STOPPED = -15
 
 
 @dataclass
-class Placed:
+class SlurmAttempt:
     """An attempt that Slurm was given, or is about to be."""
 
     start: Start | None
@@ -91,12 +91,12 @@ class SlurmEngine:
         deadline: float = DEADLINE_SECONDS,
     ) -> None:
         self.partition, self.deadline = partition, deadline
-        self.records = Records(folder, records)
-        self._placed: dict[Attempt, Placed] = {}
+        self.records = SlurmRecords(folder, records)
+        self._placed: dict[Attempt, SlurmAttempt] = {}
         self._nodes: dict[str, Fact | None] = {}
-        self._arrivals = Arrivals(partition, self.records)
+        self._arrivals = SeenArrivals(partition, self.records)
         self._lock = threading.RLock()
-        self._work: queue.SimpleQueue[tuple[Attempt, Placed] | None] = queue.SimpleQueue()
+        self._work: queue.SimpleQueue[tuple[Attempt, SlurmAttempt] | None] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._threads: list[threading.Thread] = []
         self._tell: Tell = lambda facts: None
@@ -118,7 +118,7 @@ class SlurmEngine:
         """All nodes, whatever their states."""
         return [one.up for one in self._patiently(self._reported).values()]
 
-    def _reported(self) -> dict[str, slurm.Node]:
+    def _reported(self) -> dict[str, slurm.SlurmNode]:
         found = slurm.nodes(self.partition)
         if not found:
             raise InputError("Slurm has no nodes there", where="--partition", remedy="`sinfo` lists partitions")
@@ -134,7 +134,7 @@ class SlurmEngine:
                 if placed is not None and placed.given:
                     continue  # Slurm has it
                 unsure = placed is not None and placed.unsure
-                placed = Placed(start, time.monotonic(), foreign_of(start.spec), unsure=unsure)
+                placed = SlurmAttempt(start, time.monotonic(), foreign_of(start.spec), unsure=unsure)
                 self._placed[key] = placed
             self._work.put((key, placed))
 
@@ -153,7 +153,7 @@ class SlurmEngine:
         for job, attempt, _ in attempts:
             key = job, attempt
             foreign = self.records.released(key)
-            placed = Placed(None, time.monotonic(), foreign, unsure=True)
+            placed = SlurmAttempt(None, time.monotonic(), foreign, unsure=True)
             row = row_for(self.records.name(key), foreign, rows)
             code = self._code(key, foreign)
             if code is not None:
@@ -162,9 +162,9 @@ class SlurmEngine:
                 # the look-out goes on from here and finds out what has become of it
                 placed.given = True
                 placed.started = runs = row is not None and not row.over and row.state != "PENDING"
-                found[key] = Started(*key, time.time()) if runs else Unknown()
+                found[key] = Started(*key, time.time()) if runs else UnknownAttempt()
             else:
-                found[key] = Unknown()
+                found[key] = UnknownAttempt()
             with self._lock:
                 self._placed[key] = placed
         return found
@@ -238,7 +238,7 @@ class SlurmEngine:
             return self._refuse(key, str(error))
         return None
 
-    def _release(self, key: Attempt, placed: Placed) -> Fact | None:
+    def _release(self, key: Attempt, placed: SlurmAttempt) -> Fact | None:
         job, start = placed.foreign, placed.start
         assert job is not None
         assert start is not None
@@ -262,7 +262,7 @@ class SlurmEngine:
             return self._refuse(key, str(error)) if row.held else None
         return None
 
-    def _cancel(self, key: Attempt, placed: Placed) -> None:
+    def _cancel(self, key: Attempt, placed: SlurmAttempt) -> None:
         try:
             if placed.foreign is None:
                 run("scancel", "-n", self.records.name(key))
@@ -311,7 +311,7 @@ class SlurmEngine:
                 log.exception("looking at Slurm failed, and is tried again")
                 next_jobs = time.monotonic() + AGAIN_SECONDS
 
-    def _all_given(self) -> list[tuple[Attempt, Placed]]:
+    def _all_given(self) -> list[tuple[Attempt, SlurmAttempt]]:
         with self._lock:
             return [(key, one) for key, one in self._placed.items() if one.given and not one.told]
 
@@ -329,7 +329,7 @@ class SlurmEngine:
         if facts:
             self._tell(facts)
 
-    def _look_at_jobs(self, rows: list[Row]) -> None:
+    def _look_at_jobs(self, rows: list[QueueRow]) -> None:
         with self._lock:
             placed = [one.foreign for one in self._placed.values() if one.foreign is not None]
         facts = self._arrivals.look(rows, placed, self._nodes.values())
@@ -355,7 +355,7 @@ class SlurmEngine:
         if facts:
             self._tell(facts)
 
-    def _judge(self, key: Attempt, one: Placed, row: Row | None, now: float) -> Fact | None:
+    def _judge(self, key: Attempt, one: SlurmAttempt, row: QueueRow | None, now: float) -> Fact | None:
         """What has become of an attempt of ours that has no exit code; None: nothing new, or not clear yet."""
         claimed = self.records.claimed(key) and not self.records.taken_back(key)
         if row is not None and not row.over:
@@ -384,7 +384,7 @@ class SlurmEngine:
                 return None
         return Lost(*key, f"there is no exit code, and Slurm knows {state}")
 
-    def _judge_foreign(self, key: Attempt, one: Placed, row: Row | None, now: float) -> Fact | None:
+    def _judge_foreign(self, key: Attempt, one: SlurmAttempt, row: QueueRow | None, now: float) -> Fact | None:
         """What has become of a user's own job that was released."""
         job = one.foreign
         assert job is not None
@@ -418,7 +418,7 @@ class SlurmEngine:
             return Ended(*key, STOPPED, time.time(), "cancelled in Slurm", by_user=True)
         return Ended(*key, row.exit_code, time.time(), "" if row.state in ("COMPLETED", "FAILED") else row.state)
 
-    def _judge_held(self, key: Attempt, one: Placed, began: bool, waited: float) -> Fact | None:
+    def _judge_held(self, key: Attempt, one: SlurmAttempt, began: bool, waited: float) -> Fact | None:
         """A released job that is held: taken back by us, held by its user, or the controller has forgotten that it was released, and it may have run."""
         job = one.foreign
         assert job is not None
@@ -432,7 +432,7 @@ class SlurmEngine:
             )
         return Lost(*key, "Slurm's controller started anew and has forgotten whether it ran")
 
-    def _may_be_wrong(self, one: Placed, waited: float) -> bool:
+    def _may_be_wrong(self, one: SlurmAttempt, waited: float) -> bool:
         """Whether `cancelled` may mean that the controller came back from an old state, released the job once more, and a node refused it. Not
         where it has said for a while that the job runs."""
         assert one.foreign is not None
@@ -463,7 +463,7 @@ class SlurmEngine:
     def _began(self, key: Attempt, foreign: Foreign | None) -> bool:
         return self.records.claimed(key) if foreign is None else self.records.began(foreign)
 
-    def _busy(self, rows: list[Row]) -> set[str]:
+    def _busy(self, rows: list[QueueRow]) -> set[str]:
         with self._lock:
             return {self.records.name(key) for key in self._placed} | {row.name for row in rows if not row.over}
 
@@ -481,13 +481,13 @@ class SlurmEngine:
                 time.sleep(AGAIN_SECONDS)
 
 
-def the_same(job: Foreign) -> Row | None:
-    """A user's job in Slurm, unless its number is another's by now: whatever is done by number is done to whoever has it."""
+def the_same(job: Foreign) -> QueueRow | None:
+    """Return a user's job in Slurm, or None if another job has its number by now: Slurm finds jobs by number only."""
     row = slurm.job(job.id)
     return row if row is not None and row.submitted == job.submitted else None
 
 
-def row_for(name: str, foreign: Foreign | None, rows: list[Row]) -> Row | None:
+def row_for(name: str, foreign: Foreign | None, rows: list[QueueRow]) -> QueueRow | None:
     """An attempt's job in Slurm; one that has not ended, if there are several."""
     if foreign is not None:
         found = [row for row in rows if (row.id, row.submitted) == (foreign.id, foreign.submitted)]

@@ -8,22 +8,22 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from slotwise.live.engines.protocol import Arrived, Fact, ServerUp, Withdrawn
-from slotwise.live.engines.slurm_commands import Row
-from slotwise.live.engines.slurm_records import MARK, Foreign, Records
+from slotwise.live.engines.slurm_commands import QueueRow
+from slotwise.live.engines.slurm_records import MARK, Foreign, SlurmRecords
 
 log = logging.getLogger(__name__)
 
 
-class Arrivals:
+class SeenArrivals:
     """What was seen the last time, so that each is told once."""
 
-    def __init__(self, partition: str | None, records: Records) -> None:
+    def __init__(self, partition: str | None, records: SlurmRecords) -> None:
         self.partition, self.records = partition, records
         self._held: set[str] = set()
         self._skipped: set[str] = set()
 
-    def look(self, rows: list[Row], placed: Iterable[Foreign], nodes: Iterable[Fact | None]) -> list[Fact]:
-        """What is new in the queue; jobs that are placed are nobody's news."""
+    def look(self, rows: list[QueueRow], placed: Iterable[Foreign], nodes: Iterable[Fact | None]) -> list[Fact]:
+        """Return what is new in the queue. Jobs that are placed already are not reported."""
         if self.partition is None:
             return []
         waiting = [row for row in rows if row.held and self.partition in row.partition.split(",")]
@@ -39,7 +39,7 @@ class Arrivals:
         self._held = set(held)
         return facts
 
-    def _arrived(self, key: str, row: Row, up: list[Mapping[str, float]]) -> list[Fact]:
+    def _arrived(self, key: str, row: QueueRow, up: list[Mapping[str, float]]) -> list[Fact]:
         if row.nodes > 1 or any(sign in row.features for sign in "|[]()*"):
             if key not in self._skipped:
                 self._skipped.add(key)

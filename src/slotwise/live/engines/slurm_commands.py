@@ -26,13 +26,13 @@ OVER = frozenset(
     )
 )
 SEPARATOR = "\x1f"
+# The fields that a user chooses freely come last, so that their text cannot pose as another field.
 FIELDS = (
     "JobArrayID:40", "State:20", "exit_code:20", "Reason:60", "Partition:100", "NumNodes:12", "tres-alloc:300",
     "SubmitTime:24", "UserID:12", "Feature:200", "Name:200", "Comment:300",
 )  # fmt: skip
-"""what a user chooses freely comes last, so that it cannot pose as another field"""
+# Words of a final refusal. After any other error the command is tried again.
 REFUSALS = ("invalid", "not available", "denied", "violates", "not permitted", "exceeds", "no longer", "disabled")
-"""words of an answer that will not change; anything else is tried again"""
 PASSING = ("socket", "authentication", "credential", "munge")
 
 
@@ -46,7 +46,7 @@ class SlurmError(SlotwiseError):
         return any(word in text for word in REFUSALS) and not any(word in text for word in PASSING)
 
 
-class Row(NamedTuple):
+class QueueRow(NamedTuple):
     """A job as squeue shows it."""
 
     id: str
@@ -106,13 +106,13 @@ def own_environment() -> dict[str, str]:
     return inherited() | {name: value for name, value in os.environ.items() if name.startswith("SLURM_")}
 
 
-def queue(*which: str) -> list[Row]:
+def queue(*which: str) -> list[QueueRow]:
     """All jobs that Slurm knows, ended ones too as long as it does, the jobs of arrays one by one."""
     asked = ",".join(f"{field}{SEPARATOR}" for field in FIELDS)
     return [row_of(line) for line in run("squeue", "-h", "-a", "-r", "-t", "all", "-O", asked, *which).splitlines()]
 
 
-def job(number: str) -> Row | None:
+def job(number: str) -> QueueRow | None:
     """The job that has this number now."""
     try:
         return next(iter(queue("-j", number)), None)
@@ -122,11 +122,11 @@ def job(number: str) -> Row | None:
         return None  # no job has it
 
 
-def row_of(line: str) -> Row:
+def row_of(line: str) -> QueueRow:
     """A line of squeue."""
     cells = [cell.strip() for cell in line.split(SEPARATOR, len(FIELDS))]
     number, state, status, reason, partition, nodes, tres, submitted, user, features, name, comment = cells[:12]
-    return Row(
+    return QueueRow(
         number,
         state,
         exit_code(status),
@@ -189,23 +189,23 @@ def booted() -> int:
     return 0
 
 
-class Node(NamedTuple):
+class SlurmNode(NamedTuple):
     """A node: what it has, and what there is to say of it; None: the controller has just started and does not know yet."""
 
     up: ServerUp
     fact: Fact | None
 
 
-def nodes(partition: str | None) -> dict[str, Node]:
+def nodes(partition: str | None) -> dict[str, SlurmNode]:
     """The nodes of a partition, or all."""
     where = ["-p", partition] if partition else ["-a"]
-    found: dict[str, Node] = {}
+    found: dict[str, SlurmNode] = {}
     for line in run("sinfo", "-h", "-N", *where, "-o", "%N|%c|%m|%f|%T|%E").splitlines():
         node, cpus, memory, features, state, reason = line.strip().split("|", 5)
         labels = {one: "yes" for one in features.split(",") if one not in ("", "(null)")}
         kind = "-".join([f"cpu{cpus}", f"memory{memory}", *labels])
         up = ServerUp(node, {"cpu": float(cpus), "memory": float(memory)}, labels, kind)
-        found[node] = Node(up, fact_of(up, state, state if reason in ("none", "") else f"{state}: {reason}"))
+        found[node] = SlurmNode(up, fact_of(up, state, state if reason in ("none", "") else f"{state}: {reason}"))
     return found
 
 

@@ -16,14 +16,16 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
+from slotwise.live.engines.environment import told
 from slotwise.live.engines.protocol import Attempt, Start
 
 CLAIMS, EXITS, RELEASED, OUTPUT, PROCESSES = "claims", "exits", "released", "output", "processes"
+# Seconds that files of settled attempts are kept: a controller that comes back from an old state might start the
+# attempts again.
 KEPT_SECONDS = 3600.0
-"""files of settled attempts are kept so long: a controller that comes back from an old state might start them again"""
 TAKEN_BACK = "taken back"
+# Prefix of the comment of users' jobs that keep records. Their files carry the same word.
 MARK = re.compile(r"slotwise-records=([0-9a-f]+)\b")
-"""begins the comment of users' jobs that keep records; their files carry the same word"""
 
 
 class Foreign(NamedTuple):
@@ -40,7 +42,7 @@ class Foreign(NamedTuple):
     """when we did so"""
 
 
-class Records:
+class SlurmRecords:
     """`folder` is ours and seen by the nodes under the same name; `shared` is for users' jobs, and all can write to it."""
 
     def __init__(self, folder: Path, shared: Path | None) -> None:
@@ -125,12 +127,8 @@ class Records:
         environment = {
             "PATH": os.environ.get("PATH", "/usr/local/bin:/usr/bin:/bin"),
             **start.spec.get("env", {}),
-            "SLOTWISE_JOB_ID": str(start.job),
-            "SLOTWISE_ATTEMPT": str(start.attempt),
-            "SLOTWISE_SERVER": start.server,
+            **told(start),
         }
-        if start.spec.get("array_index") is not None:
-            environment["SLOTWISE_ARRAY_INDEX"] = str(start.spec["array_index"])
         plain = {name: value for name, value in environment.items() if name.isidentifier() and name.isascii()}
         setting = "\n".join(f"export {name}={shlex.quote(value)}" for name, value in plain.items())
         others = [f"{name}={value}" for name, value in environment.items() if name not in plain]

@@ -120,7 +120,7 @@ class Desk:
             log.warning("the forecaster does not listen: %s", error)
 
     def _hear(self, worker: subprocess.Popen[bytes]) -> None:
-        """Hand answers to those who wait, until the worker ends."""
+        """Hand answers to the waiting requests until the worker ends."""
         assert worker.stdout is not None
         for line in worker.stdout:
             message = json.loads(line)

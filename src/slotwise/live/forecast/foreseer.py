@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from slotwise.errors import InputError
-from slotwise.foresee.change import Change
-from slotwise.foresee.correction import BANDS, band_of, keys_of
+from slotwise.foresee.change import ClusterChange
+from slotwise.foresee.correction import BANDS, SOURCES, band_of, sources_of
 from slotwise.foresee.ensemble import Ensemble, Outlook, ensemble
+from slotwise.foresee.features import F4, features
 from slotwise.foresee.fragments import advice
-from slotwise.foresee.history import F8
+from slotwise.foresee.history import F8, I8
+from slotwise.foresee.recent import RecentWaits
 from slotwise.foresee.tracking import Tracker
 from slotwise.foresee.whatif import what_if
 from slotwise.live.demands import find_type
@@ -26,7 +28,7 @@ from slotwise.scheduling import Scheduler
 from slotwise.scheduling.events import Submit
 from slotwise.scheduling.situation import Situation
 
-RUNS = 32
+RUNS = 32  # runs ahead; their quantiles move by about 1 / RUNS
 BUDGET = 1.2  # seconds for the runs of one refresh
 FRESH = 2.0  # seconds for which a result is used even if the state has moved
 STALE = 60.0  # seconds after which a result is made anew although the state has not moved
@@ -45,6 +47,9 @@ class Sight:
     outlook: Outlook | None
     reason: str | None = None
     ahead: Ensemble | None = None
+    sources: F8 = field(default_factory=lambda: np.zeros((0, SOURCES, 0)))
+    """curves of all sources, by waiting job"""
+    features: F4 = field(default_factory=lambda: np.zeros((0, 0), np.float32))
     quantiles: F8 = field(default_factory=lambda: np.zeros((3, 0)))
     medians: F8 = field(default_factory=lambda: np.zeros(0))
     place: dict[Hashable, int] = field(default_factory=dict)
@@ -124,39 +129,72 @@ class Foreseer:
         if n > DEAREST:
             made.reason = f"not known: {n:,} jobs wait, and forecasts are made for at most {DEAREST:,}"
             return made
-        made.outlook = self._outlook(situation)
-        done = made.outlook.services.n_exact
-        if done < FEWEST:
-            made.reason = f"not known yet: {done} jobs have completed, and forecasts begin with {FEWEST}"
+        made.outlook, made.reason = self._outlook(situation)
+        if made.outlook is None:
             self.tracker.unanswered += n
             return made
         made.ahead = ensemble(made.outlook, self._runs, 1 + self.follower.seq, budget=BUDGET)
         kinds = [situation.types[j].name for j in situation.waiting.type]
         made.medians = np.median(made.ahead.starts, axis=0) if n else np.zeros(0)
-        made.quantiles = self._corrected(made.ahead.starts, kinds, made.medians)
+        made.sources, made.features = self._sources(made.outlook, made.ahead.starts)
+        made.quantiles = self._corrected(made.sources, kinds, made.medians)
         made.place = {job: at for at, job in enumerate(situation.waiting.job)}
         self._keep(made, kinds)
         return made
 
-    def _outlook(self, situation: Situation) -> Outlook:
-        return Outlook(situation, self.follower.history(), owners=self.follower.owners())
+    def _outlook(
+        self,
+        situation: Situation,
+        owners: Mapping[Hashable, int] | None = None,
+        limits: Mapping[Hashable, float] | None = None,
+    ) -> tuple[Outlook | None, str | None]:
+        """Return what runs ahead begin with, or why nothing can be said. `owners` and `limits` are those of jobs that the service does not have."""
+        if all(status == "absent" for status in situation.servers.status):
+            return None, "not known: no server is up"
+        known = self.follower.owners() | dict(owners or {})
+        found = Outlook(situation, self.follower.history(), owners=known, limits=limits)
+        done = found.services.n_exact
+        if done < FEWEST:
+            return None, f"not known yet: {done} jobs have completed, and forecasts begin with {FEWEST}"
+        return found, None
 
-    def _corrected(self, starts: F8, kinds: list[str], medians: F8) -> F8:
-        keys = [keys_of(kind, float(median)) for kind, median in zip(kinds, medians, strict=True)]
-        return self.tracker.correction.quantiles(starts, keys) if keys else np.zeros((3, 0))
+    def _sources(self, outlook: Outlook, starts: F8, which: I8 | None = None) -> tuple[F8, F4]:
+        """Return the curves of all sources, and the features, of waiting jobs: those at these positions, or all."""
+        submitted = np.array(outlook.situation.waiting.submitted, np.float64)
+        rows = np.arange(len(submitted)) if which is None else which
+        age = outlook.situation.now - submitted[rows]
+        sources = sources_of(starts, RecentWaits(outlook.history).curves(outlook.history_type[rows], age))
+        known = features(outlook, sources, rows)
+        forest = self.tracker.forest(outlook.situation.now)
+        if forest is not None:
+            sources[:, 2] = forest.curves(known)
+        return sources, known
+
+    def _corrected(self, sources: F8, kinds: list[str], medians: F8) -> F8:
+        if not kinds:
+            return np.zeros((3, 0))
+        return self.tracker.correction(self._situation().now).quantiles(sources, kinds, medians)
 
     def _keep(self, sight: Sight, kinds: list[str]) -> None:
         """Keep the forecasts of jobs that have none yet, or that have come of age since, so that their outcome is measured."""
         now, waiting, rows = sight.situation.now, sight.situation.waiting, []
-        for at, job in enumerate(waiting.job):
-            stage = 1 + sum(now - waiting.submitted[at] >= age for age in AGES)
-            if self._kept.get(job, 0) >= stage:
-                continue
-            self._kept[job] = stage
+        assert sight.ahead is not None
+        stages = [1 + sum(now - came >= age for age in AGES) for came in waiting.submitted]
+        new = [at for at, job in enumerate(waiting.job) if self._kept.get(job, 0) < stages[at]]
+        for at in new:
+            job = waiting.job[at]
+            self._kept[job] = stages[at]
             levels = [float(x) for x in sight.quantiles[:, at]]
             median = float(sight.medians[at])
-            self.tracker.add(job, now, levels, kinds[at], median)
-            rows.append((job, now, kinds[at], min(median, 1e18), *map(_finite, levels)))
+            sources, known = (
+                sight.sources[at].copy(),
+                sight.features[at].copy(),
+            )  # views would keep those of all waiting jobs
+            self.tracker.add(job, now, levels, kinds[at], median, sources, known)
+            low, middle, high = map(_finite, levels)
+            rows.append(
+                (job, now, kinds[at], min(median, 1e18), low, middle, high, sources.tobytes(), known.tobytes())
+            )
         self._records.made(rows)
         self._records.keep(self.tracker)
 
@@ -208,15 +246,8 @@ class Foreseer:
             for job, at in sight.place.items()
             if job_type is None or kinds[at] == job_type
         ]
-        queues = []
-        for name in dict.fromkeys(kinds):
-            own = [at for at, kind in enumerate(kinds) if kind == name]
-            row: dict[str, Any] = {"type": name, "waiting": len(own)}
-            last = dict.fromkeys(NAMES)
-            if sight.ahead is not None:
-                whole = np.max(sight.ahead.starts[:, own], axis=1)[:, None]
-                last = _levels(self._corrected(whole, [name], np.median(whole, axis=0))[:, 0])
-            queues.append(row | last)
+        owners, names = self.follower.owners(), {number: name for name, number in self.follower.tenants.items()}
+        tenants = [names.get(owners.get(job, -1), "") for job in waiting.job]
         running = []
         if sight.ahead is not None:
             ends = (
@@ -234,11 +265,24 @@ class Foreseer:
             "runs": 0 if sight.ahead is None else len(sight.ahead.starts),
             "seconds": 0.0 if sight.ahead is None else round(sight.ahead.seconds, 3),
             "jobs": jobs[:limit],
-            "queues": queues,
+            "queues": self._last_starts(sight, "type", kinds, kinds),
+            "tenants": self._last_starts(sight, "tenant", tenants, kinds),
             "running": running,
             "coverage": self.tracker.summary(),
             "reason": sight.reason,
         }
+
+    def _last_starts(self, sight: Sight, word: str, groups: list[str], kinds: list[str]) -> list[dict[str, Any]]:
+        """Return when the last waiting job of each group starts."""
+        rows = []
+        for name in dict.fromkeys(groups):
+            own = [at for at, group in enumerate(groups) if group == name]
+            last = dict.fromkeys(NAMES)
+            if sight.ahead is not None:
+                whole = np.max(sight.ahead.starts[:, own], axis=1)[:, None]
+                last = _levels(self._corrected(sources_of(whole), [kinds[own[-1]]], np.median(whole, axis=0))[:, 0])
+            rows.append({word: name, "waiting": len(own)} | last)
+        return rows
 
     def coverage(self) -> dict[str, Any]:
         """Return how often 80 % intervals held."""
@@ -274,35 +318,25 @@ class Foreseer:
         if any(placement.job == PROBE for placement in outcome.placements):
             return {"type": job_type, "state": "new"} | self._form(bare, np.zeros(3), 0.0, None)
         probed = core.situation()
-        outlook = Outlook(
-            probed,
-            self.follower.history(),
-            owners=self.follower.owners() | {PROBE: self.follower.tenants.get(tenant or "", -1)},
-            limits={} if limit is None else {PROBE: limit},
-        )
-        done = outlook.services.n_exact
-        if done < FEWEST:
+        owners: dict[Hashable, int] = {PROBE: self.follower.tenants.get(tenant or "", -1)}
+        outlook, reason = self._outlook(probed, owners, None if limit is None else {PROBE: limit})
+        if outlook is None:
             self.tracker.unanswered += 1
-            reason = f"not known yet: {done} jobs have completed, and forecasts begin with {FEWEST}"
             return {"type": job_type, "state": "new"} | self._form(bare, None, None, reason)
         watched = np.array([probed.waiting.job.index(PROBE)])
         made = ensemble(outlook, self._runs, 1 + self.follower.seq, budget=BUDGET, watched=watched)
         starts = made.starts[:, watched]
         median = float(np.median(starts))
-        levels = self._corrected(starts, [job_type], np.array([median]))[:, 0]
+        sources = self._sources(outlook, starts, watched)[0]
+        levels = self._corrected(sources, [job_type], np.array([median]))[:, 0]
         return {"type": job_type, "state": "new"} | self._form(bare, levels, median, None)
 
-    def what_if(self, change: Change, hours: float) -> dict[str, Any]:
+    def what_if(self, change: ClusterChange, hours: float) -> dict[str, Any]:
         """Return the next hours as they are and as they would be."""
         self.follower.catch_up()
-        outlook = self._outlook(self._situation())
-        done = outlook.services.n_exact
-        if done < FEWEST:
-            return {
-                "now": None,
-                "then": None,
-                "reason": f"not known yet: {done} jobs have completed, and {FEWEST} are needed",
-            }
+        outlook, reason = self._outlook(self._situation())
+        if outlook is None:
+            return {"now": None, "then": None, "reason": reason}
         tenants = {number: name for name, number in self.follower.tenants.items()}
         return what_if(outlook, change, hours=hours, tenants=tenants, budget=4 * BUDGET, seed=1 + self.follower.seq)
 

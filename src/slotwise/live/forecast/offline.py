@@ -15,7 +15,7 @@ from slotwise.foresee.history import History, empty
 from slotwise.foresee.whatif import what_if
 from slotwise.live.forecast.foreseer import PROBE, RUNS, Foreseer
 from slotwise.live.forecast.worker import answer, change_of
-from slotwise.live.store import open_store
+from slotwise.live.store import existing_store
 from slotwise.live.store.protocol import Store
 from slotwise.scheduling import Scheduler
 from slotwise.scheduling.events import Submit
@@ -32,7 +32,7 @@ def ask(source: str, request: dict[str, Any]) -> dict[str, Any]:
     if "://" not in source and path.read_bytes()[:1] == b"{":
         return _of_situation(Situation.from_json(path.read_bytes()), request)
     url = source if "://" in source else f"sqlite:///{path}"
-    with closing(open_store(url)) as store:
+    with closing(existing_store(url)) as store:
         return answer(Foreseer(store, clock=lambda: _last(store)), request)
 
 

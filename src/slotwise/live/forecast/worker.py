@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from slotwise.errors import SlotwiseError
-from slotwise.foresee.change import Change
+from slotwise.foresee.change import ClusterChange
 from slotwise.live.forecast.foreseer import Foreseer
 from slotwise.live.store import open_store
 
-NICE = 10
+NICE = 10  # forecasts yield to the scheduler
 MOST_MEMORY = 8 << 30  # bytes of address space; compiled code maps much that it does not use
 IDLE_SHARE = 0.1  # of one CPU, for looks ahead that no request waits for
 LEAST_PAUSE = 5.0  # seconds between two such looks
@@ -42,15 +42,16 @@ def answer(foreseer: Foreseer, request: dict[str, Any]) -> dict[str, Any]:
     return kinds[request["kind"]]()
 
 
-def change_of(request: dict[str, Any]) -> Change:
+def change_of(request: dict[str, Any]) -> ClusterChange:
     """Return the change that a request describes."""
-    return Change(
+    return ClusterChange(
         add=request.get("add") or {},
         remove=request.get("remove") or {},
         drain=tuple(request.get("drain") or ()),
         policy=request.get("policy"),
         options=request.get("options") or {},
         rate=request.get("rate") or {},
+        share=request.get("share") or {},
     )
 
 
@@ -72,8 +73,9 @@ def main() -> None:
     while True:
         if not ready.select(pause):
             began = time.monotonic()
-            if foreseer.is_behind():
-                foreseer.sight(fresh=True)
+            with suppress(SlotwiseError):  # the next caller is told
+                if foreseer.is_behind():
+                    foreseer.sight(fresh=True)
             pause = max(LEAST_PAUSE, (time.monotonic() - began) / IDLE_SHARE)
             continue
         line = lines.readline()

@@ -41,6 +41,7 @@ __all__ = [
     "StoreError",
     "StoreGoneError",
     "Token",
+    "existing_store",
     "open_store",
 ]
 
@@ -61,3 +62,17 @@ def open_store(url: str) -> Store:
             ) from None
         return PostgresStore(url)
     raise InputError(f"{url!r} is no store", where="--store", remedy="use sqlite:///FILE or postgresql://...")
+
+
+def existing_store(url: str) -> Store:
+    """Return a store that has been written to. Raise InputError where there is none, and make nothing."""
+    if not url.startswith("sqlite:///") or Path(url.removeprefix("sqlite:///")).exists():
+        store = open_store(url)
+        if store.ask("SELECT epoch FROM writer")[0][0]:
+            return store
+        store.close()
+    raise InputError(
+        f"there is no store at {url}",
+        where="--store",
+        remedy="name the store of the service; the log of `slotwise serve` says where it is",
+    )

@@ -59,7 +59,7 @@ def _without_code(rows: Iterator[tuple[str, list[Any]]], path: Path) -> Iterator
     for table, values in rows:
         try:
             policies = list(_policies(table, values))
-        except (ValueError, TypeError, LookupError, AttributeError):
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
             raise damaged(path) from None
         for policy in policies:
             if is_own(policy):
@@ -105,7 +105,16 @@ def _rows(path: Path) -> Iterator[tuple[str, list[Any]]]:
                 if table not in TABLES:
                     raise damaged(path)
                 yield table, values
-    except (gzip.BadGzipFile, EOFError, zlib.error, ValueError, TypeError, LookupError, AttributeError):
+    except (
+        gzip.BadGzipFile,
+        EOFError,
+        zlib.error,
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        RecursionError,
+    ):
         raise damaged(path) from None
     raise damaged(path)
 

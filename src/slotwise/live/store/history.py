@@ -17,6 +17,40 @@ GROUPS = ("type", "tenant")
 THERE = "(ended IS NULL OR ended >= ?)"
 LEFT = "coalesce(placed, ended)"  # when a job left its queue: it was placed, or cancelled
 MOST_SPANS = 20_000
+SCANNED = (
+    20_000  # rows of the journal that one search reads at most: 60 ms in SQLite; the caller goes on from there
+)
+
+
+class RowKind(NamedTuple):
+    """Rows of the journal that a search looks for."""
+
+    condition: str
+    values: tuple[str, ...] = ()
+
+
+def about(*names: str) -> RowKind:
+    """Rows about one of these events: a row begins with the name of its event."""
+    return RowKind(
+        "(" + " OR ".join("event LIKE ?" for _ in names) + ")", tuple(f'{{"event":"{name}"%' for name in names)
+    )
+
+
+def _trouble() -> RowKind:
+    """Rows about failures: of jobs, of servers, of the policy."""
+    events = about("requeue", "fail", "stop")
+    noted = "note LIKE ? OR (note LIKE ? AND note NOT LIKE ? AND note NOT LIKE ?)"
+    codes = ('%"exit_code":%', '%"exit_code":0%', '%"exit_code":null%')
+    return RowKind(f"({events.condition} OR {noted})", (*events.values, '%"fault":%', *codes))
+
+
+KINDS = {
+    "starts": RowKind("placements <> '[]'"),
+    "changes": about(
+        "join", "drain", "resume", "remove", "fail", "change", "epoch", "maintenance", "maintenance-over"
+    ),
+    "trouble": _trouble(),
+}
 
 
 class Series(NamedTuple):
@@ -90,6 +124,13 @@ def queues(
     return found
 
 
+def beginning(store: Store, end: float) -> float:
+    """Return the time of the oldest row of the journal or of the oldest job, whichever is earlier; `end` if there is neither."""
+    rows = store.ask("SELECT time FROM journal ORDER BY seq LIMIT 1")
+    rows += store.ask("SELECT submitted FROM job ORDER BY id LIMIT 1")
+    return min((float(row[0]) for row in rows), default=end)
+
+
 def spans(
     store: Store, servers: Sequence[str], *, since: float, until: float, tenant: str | None = None
 ) -> list[Span]:
@@ -113,6 +154,26 @@ def entries_before(store: Store, before: int, *, limit: int) -> list[Entry]:
         [before, limit],
     )
     return [Entry(*row) for row in rows]
+
+
+def entries_of_kind(
+    store: Store, kind: str, before: int, *, after: int = 0, limit: int
+) -> tuple[list[Entry], int | None]:
+    """Return the newest journal rows of a kind between two rows, and the row before which the search goes on.
+
+    One search reads at most `SCANNED` rows. The second value is None where nothing is left to search.
+    """
+    low = max(after + 1, before - SCANNED, 1)
+    rows = store.ask(
+        f"SELECT seq, time, event, placements, note FROM journal WHERE seq < ? AND seq >= ? AND {KINDS[kind].condition}"
+        " ORDER BY seq DESC LIMIT ?",
+        [before, low, *KINDS[kind].values, limit],
+    )
+    found = [Entry(*row) for row in rows]
+    if len(found) == limit:
+        return found, found[-1].seq
+    oldest = max(after + 1, store.first_seq() or 1)
+    return found, low if low > oldest else None
 
 
 def first_row_at(store: Store, time: float) -> int:

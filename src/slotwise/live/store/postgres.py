@@ -33,19 +33,18 @@ from slotwise.live.store.schema import TABLES, statements
 from slotwise.live.store.writing import Writing
 
 log = logging.getLogger(__name__)
+# Seconds without a heartbeat after which a standby takes over.
 LEASE = 2.0
-"""seconds without a heartbeat after which a standby takes over"""
+# As LEASE, for a writer whose session has ended: it has a moment to come back.
 GRACE = 1.0
-"""the same for a writer whose session has ended: it has a moment to come back"""
-BEAT = 0.5
+BEAT = 0.5  # seconds between two heartbeats, a small part of LEASE
+# Seconds between two looks of a standby at the lease.
 TRY_SECONDS = 0.1
-"""how often a standby looks at the lease"""
+# Milliseconds without an acknowledgement after which a connection counts as dead.
 DEAD_MILLISECONDS = 4000
-"""a connection that acknowledges nothing for so long is dead: it was cut without a word"""
-SCHEMA_LOCK = 0x510751
-REAL = {"submitted", "placed", "started", "ended"}
+SCHEMA_LOCK = 0x510751  # an arbitrary number that no other program locks
+REAL = {"submitted", "placed", "started", "ended", "due", "ready"}
 TEXT = {"tenant", "type", "name", "state", "server", "reason", "key"}
-ON_LOSS = "body::json ->> 'on_loss'"
 SESSION = "FROM pg_stat_activity WHERE pid = %s AND backend_start::text = %s"
 CLOCK = "extract(epoch FROM clock_timestamp())::float8"
 
@@ -181,8 +180,10 @@ class PostgresStore(Writing):
                     return
             cursor.execute("UPDATE writer SET batch = %s WHERE one = 1", (batch.number,))
             copy(cursor, "journal (seq, time, event, placements, note)", batch.entries)
-            copy(cursor, "spec (id, body, on_loss)", batch.spec_rows())
+            copy(cursor, "spec (id, body, on_loss, account, demand)", batch.spec_rows())
             copy(cursor, f"job ({', '.join(Job._fields)})", batch.jobs.values())
+            copy(cursor, "dependency (job, kind, other)", batch.needs)
+            copy(cursor, "attempt (job, number, server, placed, ended, exit_code)", batch.attempts)
             for columns, rows in by_columns(batch.changes):
                 lists = list(zip(*rows, strict=True))
                 given = ", ".join(f"%s::{kind_of(column)}[]" for column in (*columns, "id"))
@@ -194,6 +195,13 @@ class PostgresStore(Writing):
             if batch.servers_gone or batch.servers:
                 cursor.execute("DELETE FROM server WHERE name = ANY(%s)", ([*batch.servers_gone, *batch.servers],))
             copy(cursor, "server (name, server_class, status, reason)", batch.servers.values())
+            if batch.windows:
+                cursor.execute("DELETE FROM maintenance WHERE id = ANY(%s)", ([*batch.windows],))
+            where = "maintenance (id, server, begins, ends, reason, assumed, state, tenant)"
+            copy(cursor, where, batch.windows.values())
+            if batch.hooks:
+                cursor.execute("DELETE FROM hook WHERE name = ANY(%s)", ([*batch.hooks],))
+            copy(cursor, "hook (name, state)", batch.hooks.items())
 
     # -- copies -------------------------------------------------------------------------------------------------
 
@@ -240,7 +248,7 @@ class PostgresStore(Writing):
                     connection.close()
                     if not kept:
                         raise
-                    continue  # it broke while nobody used it: another one, and at last a new one
+                    continue  # it broke while it was idle: try another one, and at last a new one
                 except psycopg.Error:
                     self._readers.put(connection)
                     raise
@@ -264,7 +272,7 @@ class PostgresStore(Writing):
         return connection
 
     def migrations(self, after: int) -> list[tuple[int, list[str]]]:
-        return statements(after, integer="BIGINT", real="DOUBLE PRECISION", on_loss=ON_LOSS)
+        return statements(after, integer="BIGINT", real="DOUBLE PRECISION", key=body_key)
 
     def _migrate(self) -> None:
         with self._connect() as connection:
@@ -309,7 +317,7 @@ class PostgresStore(Writing):
                 raise
 
     def _reconnect(self) -> psycopg.Connection[Any]:
-        """A new session for the same epoch, if nobody has taken over meanwhile."""
+        """Open a new session for the same epoch, unless another service has taken over meanwhile."""
         connection = self._connect()
         try:
             self._check_epoch(connection)
@@ -344,6 +352,11 @@ class PostgresStore(Writing):
             raise StoreBrokenError(f"{self.url}: {one_line(error)}") from error
         except psycopg.Error as error:
             raise StoreError(f"{self.url}: {one_line(error)}") from error
+
+
+def body_key(name: str) -> str:
+    """Return the expression for a value of the body of a submission."""
+    return f"(body::json ->> '{name}')"
 
 
 def elapsed() -> float:

@@ -6,7 +6,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from slotwise.live.store.records import Batch, Checkpoint, Entry, Identity, Job, LiveJob, Query, Server, Token
+from slotwise.live.store.records import (
+    Batch,
+    Checkpoint,
+    DependencyRow,
+    Entry,
+    Identity,
+    Job,
+    LiveJob,
+    Member,
+    Query,
+    Server,
+    Token,
+    Window,
+)
 
 
 class Store(Protocol):
@@ -80,8 +93,17 @@ class Store(Protocol):
     def live(self) -> list[LiveJob]:
         """All jobs that are placed or run."""
 
-    def throttled(self) -> list[tuple[Job, str]]:
-        """Waiting jobs, with what they execute, of arrays of which only some jobs may be active; by number."""
+    def held(self) -> list[tuple[Job, str]]:
+        """Held jobs, with what they execute, by number."""
+
+    def retrying(self) -> list[tuple[Job, str]]:
+        """Jobs that have not ended and are executed again if they fail, with what they execute."""
+
+    def members(self, other: int, indices: Sequence[int] = ()) -> list[Member]:
+        """The job of this number, or all jobs of this array; with indices, only those jobs of the array."""
+
+    def needs(self, *, of: Sequence[int] = (), on: Sequence[int] = ()) -> list[DependencyRow]:
+        """Dependencies of these jobs and arrays, and dependencies on these."""
 
     def counts(self) -> dict[str, int]:
         """How many jobs there are in each state."""
@@ -99,13 +121,19 @@ class Store(Protocol):
         """By type: how many jobs wait, and when the oldest was submitted; of one tenant, or of all."""
 
     def waiting_of(self, tenant: str) -> int:
-        """How many jobs of a tenant wait."""
+        """How many jobs of a tenant wait or are held."""
 
     def specs(self, jobs: Sequence[int]) -> dict[int, tuple[Job, str]]:
         """Jobs with what they execute."""
 
     def servers(self) -> list[Server]:
         """All servers, by name."""
+
+    def windows(self) -> list[Window]:
+        """All maintenance windows that are kept, by number."""
+
+    def hook_states(self) -> dict[str, str]:
+        """How far each hook has come, as JSON."""
 
     def next_ids(self) -> tuple[int, int]:
         """The lowest job and spec numbers above all that were given."""

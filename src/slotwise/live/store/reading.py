@@ -11,18 +11,27 @@ from slotwise.live.store.records import (
     PLACED,
     RUNNING,
     Checkpoint,
+    DependencyRow,
     Entry,
     Identity,
     Job,
     LiveJob,
+    Member,
     Query,
     Server,
     Token,
+    Window,
 )
 
 JOB = ", ".join(Job._fields)
+MEMBER = ", ".join(Member._fields)
+# Values in one IN (...).
 PIECE = 500
-"""values in one IN (...)"""
+
+
+def marks(values: Sequence[Any]) -> str:
+    """Return so many `?` with commas."""
+    return ", ".join("?" * len(values))
 
 
 def literal(text: str) -> str:
@@ -56,7 +65,7 @@ def conditions_of(query: Query) -> tuple[str, list[Any]]:
     return f"WHERE {' AND '.join(conditions)}" if conditions else "", values
 
 
-class Reading(ABC):
+class StoreQueries(ABC):
     """Questions in SQL over one method that asks them."""
 
     @abstractmethod
@@ -128,14 +137,43 @@ class Reading(ABC):
             found += [LiveJob(*row)._replace(stop_asked=bool(row[5])) for row in rows]
         return found
 
-    def throttled(self) -> list[tuple[Job, str]]:
+    def held(self) -> list[tuple[Job, str]]:
+        return self._with_bodies("state = 'held'")
+
+    def retrying(self) -> list[tuple[Job, str]]:
+        return self._with_bodies("ended IS NULL AND body LIKE ?", '%"retry":%')
+
+    def _with_bodies(self, condition: str, *values: Any) -> list[tuple[Job, str]]:
         columns = ", ".join(f"job.{name}" for name in Job._fields)
         rows = self.ask(
-            f"SELECT {columns}, body FROM job JOIN spec ON spec.id = job.spec"
-            " WHERE state = 'waiting' AND array_id IS NOT NULL AND body LIKE ? ORDER BY job.id",
-            ('%"at_once":%',),
+            f"SELECT {columns}, body FROM job JOIN spec ON spec.id = job.spec WHERE {condition} ORDER BY job.id",
+            values,
         )
         return [(Job(*row[:-1]), row[-1]) for row in rows]
+
+    def members(self, other: int, indices: Sequence[int] = ()) -> list[Member]:
+        if not indices:
+            rows = self.ask(f"SELECT {MEMBER} FROM job WHERE id = ? OR array_id = ?", (other, other))
+        else:
+            rows = []
+            for at in range(0, len(indices), PIECE):
+                piece = indices[at : at + PIECE]
+                rows += self.ask(
+                    f"SELECT {MEMBER} FROM job WHERE array_id = ? AND array_index IN ({marks(piece)})",
+                    (other, *piece),
+                )
+        return [Member(*row) for row in rows]
+
+    def needs(self, *, of: Sequence[int] = (), on: Sequence[int] = ()) -> list[DependencyRow]:
+        found: list[DependencyRow] = []
+        for column, numbers in (("job", of), ("other", on)):
+            for at in range(0, len(numbers), PIECE):
+                piece = numbers[at : at + PIECE]
+                rows = self.ask(
+                    f"SELECT job, kind, other FROM dependency WHERE {column} IN ({marks(piece)})", piece
+                )
+                found += [DependencyRow(*row) for row in rows]
+        return found
 
     def counts(self) -> dict[str, int]:
         return {row[0]: row[1] for row in self.ask("SELECT state, count(*) FROM job GROUP BY state")}
@@ -146,8 +184,8 @@ class Reading(ABC):
 
     def jobs_by_tenant(self) -> list[tuple[str, int, int]]:
         rows = self.ask(
-            "SELECT tenant, sum(CASE WHEN state = 'waiting' THEN 1 ELSE 0 END), count(*) FROM job"
-            " WHERE state IN ('waiting', 'placed', 'running') GROUP BY tenant ORDER BY tenant"
+            "SELECT tenant, sum(CASE WHEN state IN ('held', 'waiting') THEN 1 ELSE 0 END), count(*) FROM job"
+            " WHERE state IN ('held', 'waiting', 'placed', 'running') GROUP BY tenant ORDER BY tenant"
         )
         return [(row[0], int(row[1]), int(row[2]) - int(row[1])) for row in rows]
 
@@ -159,7 +197,8 @@ class Reading(ABC):
         return {row[0]: (int(row[1]), float(row[2])) for row in rows}
 
     def waiting_of(self, tenant: str) -> int:
-        return int(self.ask("SELECT count(*) FROM job WHERE tenant = ? AND state = 'waiting'", (tenant,))[0][0])
+        rows = self.ask("SELECT count(*) FROM job WHERE tenant = ? AND state IN ('held', 'waiting')", (tenant,))
+        return int(rows[0][0])
 
     def specs(self, jobs: Sequence[int]) -> dict[int, tuple[Job, str]]:
         found: dict[int, tuple[Job, str]] = {}
@@ -178,6 +217,14 @@ class Reading(ABC):
         return [
             Server(*row) for row in self.ask("SELECT name, server_class, status, reason FROM server ORDER BY name")
         ]
+
+    def windows(self) -> list[Window]:
+        columns = "id, server, begins, ends, reason, assumed, state, tenant"
+        rows = self.ask(f"SELECT {columns} FROM maintenance ORDER BY id")
+        return [Window(*row) for row in rows]
+
+    def hook_states(self) -> dict[str, str]:
+        return dict(self.ask("SELECT name, state FROM hook"))
 
     def next_ids(self) -> tuple[int, int]:
         return tuple((self.ask(f"SELECT max(id) FROM {table}")[0][0] or 0) + 1 for table in ("job", "spec"))  # type: ignore[return-value]

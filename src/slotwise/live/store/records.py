@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from slotwise.errors import SlotwiseError
 
-WAITING, PLACED, RUNNING = "waiting", "placed", "running"
+HELD, WAITING, PLACED, RUNNING = "held", "waiting", "placed", "running"
 DONE, FAILED, CANCELLED, LOST = "done", "failed", "cancelled", "lost"
-STATES = (WAITING, PLACED, RUNNING, DONE, FAILED, CANCELLED, LOST)
+STATES = (HELD, WAITING, PLACED, RUNNING, DONE, FAILED, CANCELLED, LOST)
 ENDED = (DONE, FAILED, CANCELLED, LOST)
 
 
@@ -41,7 +41,7 @@ class Entry(NamedTuple):
     seq: int
     time: float
     event: str
-    """JSON: an event of the core, or one of the service's own (started, stop-asked, change, epoch)"""
+    """JSON: an event of the core, or one of the service's own (held, dropped, started, stop-asked, change, epoch)"""
     placements: str
     """JSON: [[job, server, attempt], ...]"""
     note: str | None
@@ -69,6 +69,43 @@ class Job(NamedTuple):
     array_index: int | None
     key: str | None
     spec: int
+    retries: int = 0
+    """how often it was executed again because it had failed"""
+    due: float | None = None
+    """of a job that is held until its next attempt: when the back-off is over"""
+    ready: float | None = None
+    """when the job last began to wait in a queue, if that was not at its submission: it was held, or was taken back from a server"""
+
+
+class Member(NamedTuple):
+    """What must be known of a job that other jobs wait for."""
+
+    id: int
+    tenant: str
+    state: str
+    array_id: int | None
+    array_index: int | None
+
+
+class DependencyRow(NamedTuple):
+    """A row of the table `dependency`: a job, or all jobs of the array of this number, are executed after another job or array."""
+
+    job: int
+    kind: str
+    """see `slotwise.live.dependencies`"""
+    other: int
+
+
+class Attempt(NamedTuple):
+    """An attempt that was not the last one of its job: the job was executed again. The row of the job has the last attempt."""
+
+    job: int
+    number: int
+    server: str
+    placed: float
+    ended: float
+    exit_code: int | None
+    """None: the attempt did not end by itself; its server was lost, or its engine refused it"""
 
 
 class LiveJob(NamedTuple):
@@ -84,18 +121,6 @@ class LiveJob(NamedTuple):
     """`fail` or `requeue`: what becomes of the job if its server is lost"""
 
 
-CHANGEABLE = (
-    "state",
-    "server",
-    "attempt",
-    "exit_code",
-    "reason",
-    "stop_asked",
-    "placed",
-    "started",
-    "ended",
-    "type",
-)
 AT = {name: i for i, name in enumerate(Job._fields)}
 
 
@@ -166,6 +191,26 @@ class Query(NamedTuple):
     """a part of the name, in any case of letters; a number also finds the job of this number"""
 
 
+PLANNED, OVER = "planned", "over"
+ASSUMED = 86_400.0  # seconds that a job is expected to take of which nothing is known
+
+
+class Window(NamedTuple):
+    """A window: a time in which a server takes no jobs, or only those of one tenant."""
+
+    id: int
+    server: str
+    begin: float
+    until: float
+    reason: str
+    assumed: float = ASSUMED
+    """seconds that a job is expected to take of which nothing is known"""
+    state: str = PLANNED
+    """planned, over or cancelled"""
+    tenant: str = ""
+    """for whom the server is reserved; empty: for maintenance"""
+
+
 @dataclass
 class Batch:
     """Everything that one transaction writes. Changes to a job that is new in the batch go into its row."""
@@ -173,18 +218,29 @@ class Batch:
     entries: list[Entry] = field(default_factory=list)
     specs: list[tuple[int, str]] = field(default_factory=list)
     jobs: dict[int, list[Any]] = field(default_factory=dict)
+    demands: dict[int, str] = field(default_factory=dict)
+    """JSON: by spec, what one of its jobs is charged of each resource"""
+    needs: list[DependencyRow] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
     changes: dict[int, dict[str, Any]] = field(default_factory=dict)
     servers: dict[str, Server] = field(default_factory=dict)
     servers_gone: set[str] = field(default_factory=set)
+    windows: dict[int, Window] = field(default_factory=dict)
+    hooks: dict[str, str] = field(default_factory=dict)
+    """JSON: the state of each hook that has moved"""
     number: int | None = None
     """set by the store's first `commit`: a later one of the same batch sees whether the first has come through"""
 
-    def spec_rows(self) -> list[tuple[int, str, str]]:
-        """Return the rows of the spec table: number, body, and whether a lost job is executed again."""
-        return [(number, body, json.loads(body).get("on_loss", "fail")) for number, body in self.specs]
+    def spec_rows(self) -> list[tuple[int, str, str, str | None, str | None]]:
+        """Return the rows of the spec table: number, body, whether a lost job is executed again, the account, the demand."""
+        rows = []
+        for number, body in self.specs:
+            spec = json.loads(body)
+            rows.append((number, body, spec.get("on_loss", "fail"), spec.get("user"), self.demands.get(number)))
+        return rows
 
     def __bool__(self) -> bool:
-        return bool(self.entries or self.changes or self.jobs or self.servers or self.servers_gone)
+        return bool(self.entries or self.changes or self.jobs or self.servers or self.servers_gone or self.hooks)
 
     def add_job(self, job: Job) -> None:
         """A new job."""

@@ -6,6 +6,7 @@ A migration is never edited once it has been released; a change is a new one at 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -40,16 +41,48 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     # jobs that were there in a window of time: for the history of queues and the timeline, and for the trim of ended jobs
     ("CREATE INDEX job_ended ON job (ended)",),
     ("ALTER TABLE token ADD COLUMN account TEXT",),
+    (
+        "ALTER TABLE job ADD COLUMN retries {int} NOT NULL DEFAULT 0",
+        "ALTER TABLE job ADD COLUMN due {real}",
+        "CREATE INDEX job_held ON job (id) WHERE state = 'held'",
+        "CREATE TABLE dependency (job {int} NOT NULL, kind TEXT NOT NULL, other {int} NOT NULL)",
+        "CREATE INDEX dependency_job ON dependency (job)",
+        "CREATE INDEX dependency_other ON dependency (other)",
+    ),
+    # for `slotwise usage`: who executes a job, what it is charged, since when it waited, and attempts before the last one
+    (
+        "ALTER TABLE spec ADD COLUMN account TEXT",
+        "ALTER TABLE spec ADD COLUMN demand TEXT",
+        "UPDATE spec SET account = {user}",
+        "UPDATE spec SET demand = {needs} WHERE {type} IS NULL",
+        "ALTER TABLE job ADD COLUMN ready {real}",
+        """CREATE TABLE attempt (job {int} NOT NULL, number {int} NOT NULL, server TEXT NOT NULL, placed {real} NOT NULL,
+            ended {real} NOT NULL, exit_code {int})""",
+        "CREATE INDEX attempt_ended ON attempt (ended)",
+        "CREATE INDEX attempt_job ON attempt (job)",
+    ),
+    # how far each hook has come, as JSON
+    ("CREATE TABLE hook (name TEXT PRIMARY KEY, state TEXT NOT NULL)",),
+    (
+        """CREATE TABLE maintenance (id {int} PRIMARY KEY, server TEXT NOT NULL, begins {real} NOT NULL, ends {real} NOT NULL,
+            reason TEXT NOT NULL, assumed {real} NOT NULL, state TEXT NOT NULL)""",
+    ),
+    # windows in which a server is reserved for a tenant
+    ("ALTER TABLE maintenance ADD COLUMN tenant TEXT NOT NULL DEFAULT ''",),
 )
 
 NEWEST = len(MIGRATIONS)
-TABLES = ("journal", "spec", "job", "server", "checkpoint", "token")
-"""what a backup holds"""
+# Tables that a backup holds.
+TABLES = ("journal", "spec", "job", "server", "checkpoint", "token", "dependency", "attempt", "hook", "maintenance")
 
 
-def statements(after: int, *, integer: str, real: str, on_loss: str) -> list[tuple[int, list[str]]]:
-    """Return the migrations with higher numbers, in the words of one database; each store gets an identity of its own."""
-    words = {"{int}": integer, "{real}": real, "{on_loss}": on_loss, "{identity}": secrets.token_hex(16)}
+def statements(after: int, *, integer: str, real: str, key: Callable[[str], str]) -> list[tuple[int, list[str]]]:
+    """Return the migrations with higher numbers, in the words of one database; each store gets an identity of its own.
+
+    `key` gives the expression for a value of the body of a submission.
+    """
+    words = {"{int}": integer, "{real}": real, "{identity}": secrets.token_hex(16)}
+    words |= {f"{{{name}}}": key(name) for name in ("on_loss", "user", "needs", "type")}
 
     def spelled(text: str) -> str:
         for word, meaning in words.items():

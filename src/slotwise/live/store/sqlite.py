@@ -30,8 +30,7 @@ from slotwise.live.store.writing import Writing
 
 log = logging.getLogger(__name__)
 INSERT_JOB = f"INSERT INTO job ({', '.join(Job._fields)}) VALUES ({', '.join('?' * len(Job._fields))})"
-ON_LOSS = "json_valid(body) AND json_extract(body, '$.on_loss')"
-BUSY_MILLISECONDS = 2000
+BUSY_MILLISECONDS = 2000  # to wait for a reader's lock
 BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_CONSTRAINT)
 
 
@@ -85,17 +84,23 @@ class SQLiteStore(Writing):
                 return
             connection.execute("UPDATE writer SET batch = ?", (batch.number,))
             connection.executemany("INSERT INTO journal VALUES (?, ?, ?, ?, ?)", batch.entries)
-            connection.executemany("INSERT INTO spec VALUES (?, ?, ?)", batch.spec_rows())
+            connection.executemany("INSERT INTO spec VALUES (?, ?, ?, ?, ?)", batch.spec_rows())
             connection.executemany(INSERT_JOB, batch.jobs.values())
+            connection.executemany("INSERT INTO dependency (job, kind, other) VALUES (?, ?, ?)", batch.needs)
+            connection.executemany("INSERT INTO attempt VALUES (?, ?, ?, ?, ?, ?)", batch.attempts)
             for columns, rows in by_columns(batch.changes):
                 connection.executemany(
                     f"UPDATE job SET {', '.join(f'{column} = ?' for column in columns)} WHERE id = ?", rows
                 )
             connection.executemany("DELETE FROM server WHERE name = ?", [(name,) for name in batch.servers_gone])
             connection.executemany("INSERT OR REPLACE INTO server VALUES (?, ?, ?, ?)", batch.servers.values())
+            connection.executemany(
+                "INSERT OR REPLACE INTO maintenance VALUES (?, ?, ?, ?, ?, ?, ?, ?)", batch.windows.values()
+            )
+            connection.executemany("INSERT OR REPLACE INTO hook VALUES (?, ?)", batch.hooks.items())
 
     def beat(self) -> None:
-        """Nobody waits to take over: the lock of a dead process is free at once."""
+        """Do nothing: no standby waits for a lease, because the lock of a dead process is free at once."""
 
     def hold(self) -> None:
         self._check_file()
@@ -147,7 +152,7 @@ class SQLiteStore(Writing):
         return connection
 
     def migrations(self, after: int) -> list[tuple[int, list[str]]]:
-        return statements(after, integer="INTEGER", real="REAL", on_loss=ON_LOSS)
+        return statements(after, integer="INTEGER", real="REAL", key=body_key)
 
     def _migrate(self) -> None:
         version = self._writer.execute("PRAGMA user_version").fetchone()[0]
@@ -204,6 +209,11 @@ class SQLiteStore(Writing):
             primary = None if code is None else code & 0xFF
             kind = StoreBrokenError if primary in BROKEN else StoreError
             raise kind(f"{self.path}: {error}") from error
+
+
+def body_key(name: str) -> str:
+    """Return the expression for a value of the body of a submission."""
+    return f"CASE WHEN json_valid(body) THEN json_extract(body, '$.{name}') END"
 
 
 def make_private(path: Path) -> None:

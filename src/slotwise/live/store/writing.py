@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from slotwise.errors import InputError
-from slotwise.live.store.reading import Reading
-from slotwise.live.store.records import Checkpoint, StoreBrokenError, Token
+from slotwise.live.store.reading import StoreQueries
+from slotwise.live.store.records import PLANNED, Checkpoint, StoreBrokenError, Token
 from slotwise.live.store.schema import NEWEST, TABLES
 
+# Rows of a backup that are loaded together.
 PIECE = 1000
-"""rows of a backup that are loaded together"""
+HELD = "SELECT coalesce(array_id, id) FROM job WHERE state = 'held'"
 
 
-class Writing(Reading):
+class Writing(StoreQueries):
     """Changes in SQL over two kinds of transaction."""
 
     url: str
@@ -61,12 +62,20 @@ class Writing(Reading):
                 limit,
             ).rowcount
             run("DELETE FROM checkpoint WHERE seq < ?", kept_from)
+            needed = f"SELECT other FROM dependency WHERE job IN ({HELD})"  # held jobs wait for these
             gone += run(
-                "DELETE FROM job WHERE id IN (SELECT id FROM job WHERE ended < ? ORDER BY id LIMIT ?)",
+                f"DELETE FROM job WHERE id IN (SELECT id FROM job WHERE ended < ? AND id NOT IN ({needed})"
+                f" AND coalesce(array_id, 0) NOT IN ({needed}) ORDER BY id LIMIT ?)",
                 jobs_before,
                 limit,
             ).rowcount
+            run("DELETE FROM attempt WHERE ended < ?", jobs_before)
+            run("DELETE FROM maintenance WHERE ends < ? AND state <> ?", jobs_before, PLANNED)
             run("DELETE FROM spec WHERE id < (SELECT coalesce(min(spec), 0) FROM job)")
+            run(
+                "DELETE FROM dependency WHERE job < (SELECT coalesce(min(id), 9000000000000000) FROM job)"
+                " AND NOT EXISTS (SELECT 1 FROM job WHERE array_id = dependency.job)"
+            )
             return gone
 
     def add_token(self, token: Token) -> None:

@@ -17,11 +17,7 @@ from slotwise.packing.kernels.fptas import fptas
 from slotwise.packing.kernels.search import branch_and_bound
 from slotwise.packing.kernels.table import table_best, table_best_weight
 
-TABLE = 0
-DP = 1
-GREEDY_FILL = 2
-FPTAS = 3
-BRANCH_AND_BOUND = 4
+TABLE, DP, GREEDY_FILL, FPTAS, BRANCH_AND_BOUND = 0, 1, 2, 3, 4  # the kinds of solvers
 
 
 @kernel

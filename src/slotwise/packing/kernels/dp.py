@@ -6,16 +6,17 @@ by some type, weights of zero included; so the way back, which goes on until not
 configuration by itself. It takes at each step the earliest type in `order` that attains G[u]: the result is
 the best configuration whose counts, read in `order`, are lexicographically largest.
 
-With one resource and types of many sizes, all sizes k are looked at, several at a time: G[u + k] = max(G[u + k], G[u] + v_k), v_k the most that a type of
-size k weighs. These are the same sums, so the same bits; the way back then looks for the types that attain them.
+With one resource and types of many sizes, all sizes k are tried, several at a time. Let v_k be the largest weight of a
+type of size k; then G[u + k] = max(G[u + k], G[u] + v_k). The sums are the same as above, to the last bit. The way back
+then looks for the types that attain them.
 """
 
 from __future__ import annotations
 
 import math
 
-from slotwise.compiler.index import natural
 from slotwise.compiler.kernel import kernel
+from slotwise.compiler.views import natural
 from slotwise.packing.kernels.fill import F8, I8, total
 
 # capacities for each type: with no more it takes less time to look at all sizes, several at a time, than at those

@@ -1,10 +1,10 @@
 """(1 - eps) of the best weight on one resource, in time J / eps^2 whatever the capacity.
 
-Let B be the best one-type weight; the optimum lies in [B, 2 B] (Lemma 2 with R = 1). Call a type heavy when its
-weight exceeds T = eps B / 2. An optimum holds fewer than optimum / T heavy jobs, so rounding their weights down to
-multiples of K = eps T / 2 loses at most eps/2 of it, and 2 B / K = 8 / eps^2 multiples are enough: least[q] is the
-least capacity in which heavy jobs reach the rounded weight q K. Beside them, the light type with the most
-weight per size alone is within one job, hence T <= eps/2 of the optimum, of the best use of what is left.
+Let B be the best one-type weight; the optimum lies in [B, 2 B] (Lemma 2 with R = 1). Call a type heavy when its weight
+exceeds T = eps B / 2. An optimum holds fewer than optimum / T heavy jobs, so rounding their weights down to multiples
+of K = eps T / 2 loses at most eps/2 of it. 2 B / K = 8 / eps^2 multiples are enough: least[q] is the least capacity in
+which heavy jobs reach the rounded weight q K. Beside them, the light type with the most weight per size alone is within
+one job, hence T <= eps/2 of the optimum, of the best use of what is left.
 """
 
 from __future__ import annotations

@@ -1,18 +1,19 @@
 """Types that no best configuration needs, since another may take their place, kept up to date from search to search.
 
-Type i replaces type j where it asks for no more and weighs no less (or more, where both ask for the same: else two would replace each other). Of
-each type j only some that ask for no more are looked at: its list. Then
+Type i replaces type j if i asks for no more and weighs no less. If both ask for the same, i must weigh more, or two
+types would replace each other. Each type j has a list of some types that ask for no more. Then
 
     beaten_j = #{i in the list of j: i replaces j} + [w_j <= 0] + [the class does not hold j],
 
-and a search needs the types with beaten_j = 0. Who replaces a type that fits does fit, so this holds for any room. From one search to the
-next few weights change; where w_j does, the counts of j, and of those in whose lists j is, are all that can.
+and a search needs the types with beaten_j = 0. A type that replaces a fitting type fits, too, so this holds for any
+free capacity. From one search to the next few weights change. If w_j changes, only the counts of j, and of the types in
+whose lists j is, can change.
 """
 
 from __future__ import annotations
 
-from slotwise.compiler.index import natural
 from slotwise.compiler.kernel import kernel
+from slotwise.compiler.views import natural
 from slotwise.packing.kernels.fill import F8, I8
 
 
@@ -24,8 +25,8 @@ def _beats(one: float, other: float, less: int) -> int:
 
 @kernel
 def _count(weights: F8, may: I8, smaller: I8, each: int, j: int) -> int:
-    """beaten_j. The entry 2 i + 1 of a list is a type i that asks for less than j in some resource, 2 i one that asks for the same in all (such as j
-    itself, to fill up the list)."""
+    """beaten_j. An entry 2 i + 1 of a list is a type i that asks for less than j in some resource. An entry 2 i is a
+    type that asks for the same in all, such as j itself, which fills up the list."""
     mine, found = weights[j], 0
     for e in range(each):
         entry = smaller[natural(j * each + e)]
@@ -41,7 +42,7 @@ def unbeaten(
     whether it was. larger[larger_ends[j] : larger_ends[j + 1]] are the types in whose lists j is, as 2 k + 1 or 2 k in the same way."""
     J = len(order)
     each, changed = len(smaller) // J, 0
-    for j in range(J):  # here and below: no branch that nobody can predict
+    for j in range(J):  # here and below: without an unpredictable branch
         types[natural(changed)] = j
         changed += int(weights[j] != seen[j])
     if beaten[J] == 0 or changed * 4 > J:

@@ -1,12 +1,12 @@
 """(1 - eps) of the best weight on several resources: branch and bound with linear-programming prices.
 
-The dual of max {w x : D x <= c, x >= 0} prices the resources: y >= 0. For any such y, what is left free cannot hold
-more than y.free * max_j w_j / (y.d_j) over the types still open (the surrogate knapsack), nor, for each resource n,
-more than free_n * max_j w_j / d_jn. These bounds hold whatever y is, so nothing depends on the simplex method
-having found the exact optimum. Where only n more jobs fit, they weigh no more than n times the heaviest. Types are tried in falling w_j / (y.d_j), each from its largest count down; a branch
-is cut when (1 - eps) of its bound does not exceed the best so far, so that the best found is at least (1 - eps) of
-the optimum when the search ends. There is no way to give up early and keep that promise: the search goes on until
-it ends, unless a limit on its nodes is given, and then says that it gave up.
+The dual of max {w x : D x <= c, x >= 0} prices the resources: y >= 0. For any such y, the free capacity cannot hold
+more than y.free * max_j w_j / (y.d_j) over the types still open (the surrogate knapsack). Nor can it hold more than
+free_n * max_j w_j / d_jn, for each resource n. These bounds hold whatever y is, so nothing depends on the simplex
+method having found the exact optimum. Where only n more jobs fit, they weigh no more than n times the heaviest. Types
+are tried in falling w_j / (y.d_j), each from its largest count down. A branch is cut when (1 - eps) of its bound does
+not exceed the best so far. So the best found is at least (1 - eps) of the optimum when the search ends. A search that
+gave up early could not promise that: it ends early only at a limit on its nodes, and then says so.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def prices(weights: F8, demand: I8, capacity: I8, types: I8, m: int, tableau: F8
 
 @kernel
 def undominated(weights: F8, demand: I8, types: I8, m: int) -> int:
-    """Keep, in types[:m], those that no earlier one replaces: with no less weight and no more demand; returns how many. In falling
-    weight per cost nobody replaces an earlier one, but for equal ones."""
+    """Keep, in types[:m], those that no earlier one replaces: with no less weight and no more demand; returns how many.
+    In falling weight per cost no type replaces an earlier one, except an equal one."""
     R, kept = demand.shape[1], 0
     for a in range(m):
         j = types[a]
@@ -200,9 +200,10 @@ def branch_and_bound(
     params_i: I8,
     out: I8,
 ) -> float:
-    """params_f: eps, then J numbers. params_i after the J types: the most nodes (0: no limit), beyond which the weight returned is -1; for
-    each resource what no type asks for less of; how many are in each type's list; then `smaller`, `larger_ends`, `larger` and J + 1 numbers, `beaten`, of `unbeaten`. Its numbers
-    are 0 at first and are for the next call to find.
+    """params_f: eps, then J numbers. params_i after the J types: the most nodes (0: no limit), beyond which the weight
+    returned is -1; the least demand of any type in each resource; the length of each type's list. Then come `smaller`,
+    `larger_ends`, `larger` and the J + 1 numbers `beaten` of `unbeaten`. The numbers of `unbeaten` are 0 at first, and
+    each call leaves them for the next.
 
     Scratch: (2 R + 7) (J + 1) + R floats, 4 J + 2 R + 3 R (J + 1) integers.
     """

@@ -1,9 +1,10 @@
 """EASY backfilling: first come, first served, but a job may overtake if it does not delay the first in line.
 
-It needs to know how long each job is expected to run: exactly (clairvoyant), or by its user's estimate. The oldest waiting job, when it
-fits nowhere, gets a reservation: the server l* and the time t* at which it can start first if all running jobs end as
-expected. Any other waiting job, from old to young, may start now on any server but l*; and on l* if it is expected to end by t* or
-takes only what is left over beside the reserved job at t*. It goes to the lowest-numbered server that it may start on.
+It needs to know how long each job is expected to run: exactly (clairvoyant), or by its user's estimate. The oldest
+waiting job, when it fits nowhere, gets a reservation: the server l* and the time t* at which it can start first if all
+running jobs end as expected. Any other waiting job, from old to young, may start now on any server but l*. It may start
+on l* if it is expected to end by t*, or takes only what is left over beside the reserved job at t*. It goes to the
+lowest-numbered server that it may start on.
 
 With one server this is EASY (Lifka 1995). With several servers the reservation is on one of them, and jobs on others are free.
 `reservation` has what it is and how long it stands.
@@ -23,7 +24,7 @@ from slotwise.core.contract.policy import FitOptions, Options, Policy
 from slotwise.core.contract.reasons import Because
 from slotwise.core.contract.view import View
 from slotwise.core.indexes import firsttree, line
-from slotwise.core.moves import start_job
+from slotwise.core.steps import start_job
 from slotwise.core.store import Store
 from slotwise.policies.backfill import reservation
 from slotwise.policies.backfill.reservation import (
@@ -37,9 +38,8 @@ from slotwise.policies.backfill.reservation import (
     stands,
     take_spare,
 )
-from slotwise.policies.fit.fitting import set_job_need
 
-NOBODY = -1
+NONE = -1
 MEMORY = Memory()
 RESERVATION = reservation.declare(MEMORY)
 # the most that is free on any server but l*, resource by resource
@@ -48,7 +48,7 @@ ROOM = MEMORY.counts("room", per="resource", kept=False)  # what is free on l*
 
 
 def arrive(s: st.State, j: int, i: int) -> None:
-    """Nobody else can start now, as long as the reservation stands; but this one may."""
+    """Try the new job only: as long as the reservation stands, no earlier job can start."""
     first = line.first_in_line(s)
     if first == i or not stands(s, RESERVATION, first):
         schedule(s)
@@ -74,7 +74,7 @@ def leave(s: st.State, server: int, _: int) -> None:
 
 
 def cancel(s: st.State, j: int, i: int) -> None:
-    """Somebody else may be first in line now."""
+    """Schedule: another job may be first in line now."""
     schedule(s)
 
 
@@ -83,12 +83,12 @@ def schedule(s: st.State) -> None:
     """Serve in order while the first in line fits, then reserve for it and let others overtake."""
     while s.n_waiting > 0:
         i = line.first_in_line(s)
-        set_job_need(s, i)
+        st.set_job_need(s, i)
         server = firsttree.first_fit(s, st.need(s), 0)
         if server < 0:
             if not stands(s, RESERVATION, i):
                 reserve(s, RESERVATION, i)
-            overtake(s, NOBODY)
+            overtake(s, NONE)
             return
         start_job(s, i, server)
 
@@ -106,7 +106,7 @@ def overtake(s: st.State, after: int) -> None:
         if i < 0:
             return
         after = st.sequence(s)[i]
-        set_job_need(s, i)
+        st.set_job_need(s, i)
         server = harmless_server(s, i)
         if server >= 0 and i != holder(s, RESERVATION):
             if server == on:

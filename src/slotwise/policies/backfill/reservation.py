@@ -6,9 +6,10 @@ With F_l(t) what is free on server l once all jobs that are expected to end by t
 
 Another job does not delay it on any server but l*; nor on l*, if it is expected to end by t* or takes no more than what is to spare.
 
-The reservation stands while everything goes as expected. A job that ends at another time than expected, a server that comes or
-goes, or t* passing by make it void, and it is searched anew over all servers. A job that outlives its estimate is expected to end at
-any moment. A policy may put the search off while nobody could start whatever it finds (`put_off`, `settle`).
+The reservation stands while everything goes as expected. A job that ends at another time than expected, a server that
+comes or goes, or t* passing by make it void, and it is searched anew over all servers. A job that outlives its estimate
+is expected to end at any moment. A policy may put the search off while no job could start whatever the search finds
+(`put_off`, `settle`).
 
 A policy has it in its memory (`declare`), and names it by its place there.
 """
@@ -26,10 +27,10 @@ from slotwise.core.contract.learnt import Names
 from slotwise.core.contract.memory import Memory
 from slotwise.core.contract.reasons import Because, Reason
 from slotwise.core.contract.view import View
-from slotwise.core.indexes import fitindex, line
+from slotwise.core.indexes import line
 from slotwise.core.store import Store
 
-NOBODY = -1
+NONE = -1
 FOR, JOB, ON = 0, 1, 2  # for whom it is, by the order of arrival and by job number, and on which server
 LATER = np.nan  # in place of t*: the search was put off
 FEW = 64  # running jobs of a server that are sorted by their ends in one go; of more, ends are tried one by one
@@ -37,7 +38,7 @@ FEW = 64  # running jobs of a server that are sorted by their ends in one go; of
 
 def declare(memory: Memory) -> int:
     """Make room for a reservation; returns its place."""
-    place = memory.counts("reservation", per=3, kept=False, start=NOBODY)
+    place = memory.counts("reservation", per=3, kept=False, start=NONE)
     memory.numbers("reserved_at", per=1, kept=False)
     memory.counts("spare", per="resource", kept=False)
     memory.numbers("ends", per=FEW, kept=False)
@@ -52,7 +53,7 @@ def holder(s: st.State, place: int) -> int:
     i = st.int_field(s, place)[JOB]
     if i >= 0 and st.jobs(s)[i, st.SERVER] == st.WAITING and st.sequence(s)[i] == st.int_field(s, place)[FOR]:
         return int(i)
-    return NOBODY
+    return NONE
 
 
 @kernel
@@ -82,7 +83,7 @@ def _room_then(s: st.State, place: int) -> NDArray[np.int64]:
 @kernel
 def drop(s: st.State, place: int) -> None:
     """There is no reservation."""
-    st.int_field(s, place)[:] = NOBODY
+    st.int_field(s, place)[:] = NONE
 
 
 @kernel
@@ -101,10 +102,10 @@ def stands(s: st.State, place: int, i: int) -> bool:
 
 @kernel
 def put_off(s: st.State, place: int, i: int) -> None:
-    """Reserve the only server for job i, whose demand is in need(s); t* and what is to spare are found when somebody asks."""
+    """Reserve the only server for job i, whose demand is in need(s). t* and `spare` are computed on request."""
     plan, possible = st.int_field(s, place), _could_hold(s, 0)
     s.off_schedule = 0
-    plan[FOR], plan[JOB], plan[ON] = st.sequence(s)[i], i, 0 if possible else NOBODY
+    plan[FOR], plan[JOB], plan[ON] = st.sequence(s)[i], i, 0 if possible else NONE
     st.float_field(s, place + 1)[0] = LATER if possible else np.inf
 
 
@@ -132,9 +133,7 @@ def _could_hold(s: st.State, server: int) -> bool:
     row = st.servers(s)[server]
     takes_jobs = row[st.STATUS] == st.PRESENT and row[st.MODE] != st.STALLED
     return bool(
-        takes_jobs
-        and fitindex.may_hold(s, row[st.CLASS])
-        and line.covered(st.need(s), st.capacity(s)[row[st.CLASS]])
+        takes_jobs and st.may_hold(s, row[st.CLASS]) and line.covered(st.need(s), st.capacity(s)[row[st.CLASS]])
     )
 
 
@@ -143,7 +142,7 @@ def reserve(s: st.State, place: int, i: int) -> None:
     """Find l* and t* for job i, whose demand is in need(s)."""
     plan, at = st.int_field(s, place), st.float_field(s, place + 1)
     s.off_schedule = 0
-    plan[FOR], plan[JOB], plan[ON] = st.sequence(s)[i], i, NOBODY
+    plan[FOR], plan[JOB], plan[ON] = st.sequence(s)[i], i, NONE
     at[0] = np.inf
     for server in range(s.n_places):
         if _could_hold(s, server):
@@ -238,8 +237,8 @@ def earliest(s: st.State, place: int, server: int, limit: float) -> float:
 
 @kernel
 def _earliest_of_many(s: st.State, place: int, server: int, limit: float) -> float:
-    """The same without sorting. Room only grows as jobs end. So one of the ends that may be the first is tried, and either those after it or those before
-    it, with itself, are out: with n jobs that is log n times in the mean."""
+    """Return the same without sorting. Free capacity only grows as jobs end. So each trial of an end rules out either
+    all later ends, or that end and all earlier ones. With n jobs that takes log n trials in the mean."""
     too_early, late, found, soon = -np.inf, limit, np.inf, next_moment(s)
     when = soon if soon < limit else np.inf
     while when < np.inf:
@@ -273,7 +272,7 @@ def why_waits(view: View, place: int, i: int) -> Because | None:
     """Whether it is for the reservation that job i waits: it is another's, and some server has room for i."""
     settle(view.store.state, place)
     first = holder(view.store.state, place)
-    if first in (NOBODY, i) or view.no_room(i) is not None:
+    if first in (NONE, i) or view.no_room(i) is not None:
         return None
     on = reserved_server(view.store.state, place)
     return Because(Reason.RESERVED, {"first": view.job_of[first], "server": view.server_of.get(on, "none yet")})
@@ -305,12 +304,12 @@ def learnt(store: Store, place: int, names: Names) -> dict[str, Any]:
 def recall(store: Store, place: int, values: dict[str, Any], names: Names) -> None:
     """Reserve for the same job what was reserved for it."""
     found = np.flatnonzero(
-        (store.arrays["jobs"][:, st.SERVER] == st.WAITING) & (store.sequence == values.get("for", NOBODY))
+        (store.arrays["jobs"][:, st.SERVER] == st.WAITING) & (store.sequence == values.get("for", NONE))
     )
     if not len(found):
         return
     rows = dict(zip(names.servers, names.server_rows, strict=True))
-    store.values_of(place)[:] = values["for"], found[0], rows.get(values.get("server"), NOBODY)
+    store.values_of(place)[:] = values["for"], found[0], rows.get(values.get("server"), NONE)
     if "spare" not in values:
         return  # t* is in the past, so that it is void
     store.values_of(place + 1)[0] = np.inf if values["at"] is None else values["at"]

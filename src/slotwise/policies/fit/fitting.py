@@ -24,8 +24,7 @@ from slotwise.core.contract.reasons import Because, Reason
 from slotwise.core.contract.view import View
 from slotwise.core.indexes import firsttree, fitindex, line
 from slotwise.core.indexes.weights import best_filling
-from slotwise.core.moves import start, start_job
-from slotwise.core.queues import oldest_head
+from slotwise.core.steps import oldest_head, start, start_job
 from slotwise.core.store import Store
 
 MEMORY = Memory()
@@ -35,7 +34,7 @@ BLOCKS = MEMORY.count("blocks", kept=False)
 LEAST_SCORE, LEAST_DOT, LOWEST_NUMBER, ANY = 0, 1, 2, 3  # SERVER_RULE
 LARGEST, OLDEST, DOT, FILLING = 0, 1, 2, 3  # JOB_RULE
 
-TRIES = 32
+TRIES = 32  # random servers before all that fit are listed
 AS_LARGE = 3  # row of `order`
 
 
@@ -45,7 +44,7 @@ def arrive(s: st.State, j: int, i: int) -> None:
         if st.head(s, j) == i:
             serve_in_order(s)
     elif s.keeps_line or st.head(s, j) == i:
-        set_job_need(s, i)
+        st.set_job_need(s, i)
         server = find_server(s, st.need(s))
         if server >= 0:
             start_job(s, i, server)
@@ -108,40 +107,14 @@ def next_of_line(s: st.State, server: int, rule: int) -> int:
 
 @kernel
 def serve_in_order(s: st.State) -> None:
-    """Strictly first come, first served: the oldest job blocks the others."""
+    """Serve strictly first come, first served: the oldest job blocks all younger ones."""
     while s.n_waiting > 0:
         j = oldest_head(s, 0)
-        set_need(s, j)
+        st.set_need(s, j)
         server = find_server(s, st.need(s))
         if server < 0:
             return
         start(s, j, server)
-
-
-@kernel
-def set_need(s: st.State, j: int) -> None:
-    """Write what the head of line of type j asks for into need(s)."""
-    s.need_type = j
-    i = st.head(s, j)
-    for r in range(s.n_resources):
-        st.need(s)[r] = st.job_demand(s)[i, r] if s.actual else st.demand(s)[j, r]
-
-
-@kernel
-def set_job_need(s: st.State, i: int) -> None:
-    """Write what waiting job i asks for into need(s)."""
-    j = st.jobs(s)[i, st.TYPE]
-    s.need_type = j
-    for r in range(s.n_resources):
-        st.need(s)[r] = st.job_demand(s)[i, r] if s.actual else st.demand(s)[j, r]
-
-
-@kernel
-def set_type_need(s: st.State, j: int) -> None:
-    """Write the demand of type j into need(s)."""
-    s.need_type = j
-    for r in range(s.n_resources):
-        st.need(s)[r] = st.demand(s)[j, r]
 
 
 @kernel
@@ -164,24 +137,13 @@ def any_server(s: st.State, size: NDArray[np.int64]) -> int:
     x, y, z, w = s.random_x, s.random_y, s.random_z, s.random_w
     for _ in range(TRIES):
         server = chance.below(s, s.n_places)
-        if st.servers(s)[server, st.STATUS] == st.PRESENT and fits(s, server, size):
+        if st.servers(s)[server, st.STATUS] == st.PRESENT and st.fits(s, server, size):
             return server
     room = fitindex.count(s, size, -1)
     if room == 0:
         s.random_x, s.random_y, s.random_z, s.random_w = x, y, z, w
         return -1
     return fitindex.count(s, size, chance.below(s, room))
-
-
-@kernel
-def fits(s: st.State, server: int, size: NDArray[np.int64]) -> bool:
-    """Whether the server has that much free, and may hold the type that is being placed."""
-    if s.restricted and not fitindex.may_hold(s, st.servers(s)[server, st.CLASS]):
-        return False
-    for r in range(s.n_resources):
-        if st.free(s)[server, r] < size[r]:
-            return False
-    return True
 
 
 @kernel
@@ -203,8 +165,8 @@ def next_job(s: st.State, server: int, rule: int) -> int:
         j = st.order(s)[0, n]
         if st.queue_length(s)[j] == 0:
             continue
-        set_need(s, j)
-        if not fits(s, server, st.need(s)):
+        st.set_need(s, j)
+        if not st.fits(s, server, st.need(s)):
             continue
         this, born = _dot(s, server) if rule == DOT else 0.0, st.sequence(s)[st.head(s, j)]
         if best < 0 or this > value or (this == value and born < age):
@@ -247,8 +209,8 @@ class Fitting(Policy):
         whole = store.arrays["policy_ints"]
         whole[SERVER_RULE], whole[JOB_RULE], whole[BLOCKS] = self.server_rule, self.job_rule, self.blocks
         store.put_score(self.coefficients(store.sizes.capacity.astype(np.float64)))
-        # a server that has got room looks at the waiting jobs alone; most often one starts, and the server is filed once instead of twice
-        store.state.files_late = self.complete is complete and not self.blocks
+        # `complete` reads the waiting jobs, not the index of servers. Most often a job starts, and the server is filed once instead of twice.
+        store.state.files_late = self.complete is complete and self.stop is None and not self.blocks
 
     def coefficients(self, capacity: Any) -> Any:
         """The coefficient of each class's free resources in the score that a job's server minimises."""
@@ -328,7 +290,7 @@ class Fifo(Fitting):
     blocks = True
 
     def claim(self) -> PolicyClaim:
-        return Unknown("the job at the head blocks the others, so room stays empty; no share known")
+        return Unknown("the oldest job blocks all younger ones, so capacity stays free; no share known")
 
 
 class KubernetesLeast(Fitting):

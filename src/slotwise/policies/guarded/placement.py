@@ -2,12 +2,12 @@
 
 Free capacity F of a server is worth what jobs could still use of it:
 
-    V(F) = max { sum_j g_j x_j : x jobs of the types fit F together }
+    V(F) = max { sum_j v_j x_j : x jobs of the types fit F together }
 
 | symbol | meaning |
 |---|---|
-| g_j | size of type j, the mean over the resources of its share of the largest server |
-| V(F) - g_j - V(F - w_j) | spoilt capacity: what a job of type j with demand w_j makes useless |
+| v_j | share of type j: the mean over the resources of its share of the largest server |
+| V(F) - v_j - V(F - w_j) | spoilt capacity: what a job of type j with demand w_j makes useless |
 
 A job goes where it spoils least, and of such servers where least is free (best fit). On a server of 10 that holds one job of 5, a job of 2 spoils 1 of the
 other 5: what stays free, 3, holds one more job of 2 only. Placement decides nothing that the theorem needs.
@@ -32,6 +32,7 @@ from slotwise.core.state import (
     int_field,
     int_table,
     least,
+    may_hold,
     need,
     order,
     servers,
@@ -69,7 +70,7 @@ def find_server(s: State, j: int) -> int:
         cost += WHOLE * size * units[r] * free(s)[winner, r]
     looks = KINDS
     for c in range(s.n_classes):
-        if not fitindex.may_hold(s, c):
+        if not may_hold(s, c):
             continue
         columns = fitindex.columns(s, c, need(s))
         g = fitindex.group_from(s, c, fitindex.first_cell(s, c, need(s)), columns)
@@ -91,7 +92,7 @@ def find_server(s: State, j: int) -> int:
 
 @kernel
 def spoilt(s: State, c: int, room: NDArray[np.int64], j: int) -> float:
-    """Return V(F) - g_j - V(F - w) on a server of class c, for the demand w in need(s)."""
+    """Return V(F) - v_j - V(F - w) on a server of class c, for the demand w in need(s)."""
     rest = int_field(s, REST)
     for r in range(s.n_resources):
         rest[r] = room[r] - need(s)[r]

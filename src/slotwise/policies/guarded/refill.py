@@ -2,12 +2,10 @@
 
 A refill takes the types in some order, each as often as the next job in its queue fits. Three orders are tried: largest size first, largest weight
 first, largest weight per capacity first. The heaviest refill wins, so it weighs at least as much as the one that takes the heaviest type first.
-If durations are known, the refill of most weight only decides whether the server turns; the jobs start in the order of age x size / duration.
+With durations, jobs of one type start in the order of age / duration instead of age. So useless estimates do little harm: all jobs of a type have one weight.
 """
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +13,7 @@ from numpy.typing import NDArray
 from slotwise.compiler.kernel import kernel
 from slotwise.compiler.views import natural
 from slotwise.core.indexes import line
-from slotwise.core.moves import start_job
-from slotwise.core.queues import next_waiting
+from slotwise.core.indexes.line import SHORTEST
 from slotwise.core.state import (
     CLASS,
     NEXT,
@@ -28,18 +25,23 @@ from slotwise.core.state import (
     head,
     int_table,
     job_demand,
+    job_times,
     jobs,
     need,
     order,
     policy_ints,
+    sequence,
     servers,
     weight,
 )
+from slotwise.core.steps import next_waiting, start_job
 from slotwise.policies.guarded.memory import CANDIDATES, LISTED
-from slotwise.policies.guarded.weights import held_weight, sizes
+from slotwise.policies.guarded.overdue import delays_overdue, start_beside, start_most_urgent
+from slotwise.policies.guarded.services import sizes
+from slotwise.policies.guarded.weights import held_weight
 
 BY_SIZE, BY_WEIGHT, BY_DENSITY = 0, 1, 2
-ORDERS = 3
+ORDERS = 3  # by size, weight and density
 LOOKS = 64  # jobs of one type that do not fit, after which a refill goes on to the next type
 
 
@@ -62,9 +64,10 @@ def choose_refill(s: State, server: int) -> float:
 def start_refill(s: State, server: int) -> None:
     """Start the refill that `choose_refill` has chosen. If jobs of one type request different amounts, start the oldest job that still fits, until none does."""
     found, room = int_table(s, CANDIDATES), free(s)[server]
-    if s.keeps_times:
-        _start_most_urgent(s, server)
     for n in range(policy_ints(s)[LISTED]):
+        if s.keeps_times:
+            _start_of_type(s, found[n, 1], server)
+            continue
         i, looks = head(s, found[n, 1]), LOOKS
         while i >= 0:
             after = int(jobs(s)[i, NEXT])
@@ -75,7 +78,9 @@ def start_refill(s: State, server: int) -> None:
                 if not s.keeps_line or looks == 0:
                     break
             i = after
-    while s.keeps_line and s.n_waiting > 0:
+    if s.keeps_times:
+        start_most_urgent(s, server)
+    while s.keeps_line and not s.keeps_times and s.n_waiting > 0:
         i = line.oldest(s, room, servers(s)[server, CLASS])
         if i < 0:
             return
@@ -83,24 +88,37 @@ def start_refill(s: State, server: int) -> None:
 
 
 @kernel
-def _start_most_urgent(s: State, server: int) -> None:
-    """With durations: start the job with the most age x size / duration that fits, until none does."""
+def _start_of_type(s: State, j: int, server: int) -> None:
+    """With durations: start the job of type j with the largest age / duration that fits and delays no overdue job, until none does. Only the oldest LOOKS jobs are looked at."""
     room = free(s)[server]
-    while s.n_waiting > 0:
-        i = line.most_urgent(s, room, servers(s)[server, CLASS], room, math.inf, math.inf)
-        if i < 0:
+    while True:
+        best, most, i = natural(0), -1.0, head(s, j)
+        for _ in range(LOOKS):
+            if i < 0:
+                break
+            ratio = (s.last_sequence - sequence(s)[i] + 1.0) / max(job_times(s)[i, 0], SHORTEST)
+            if ratio > most and _fits(s, i, room) and not delays_overdue(s, i, demand_of(s, i), server):
+                best, most = natural(i), ratio
+            i = int(jobs(s)[i, NEXT])
+        if most < 0.0:
             return
-        start_job(s, i, server)
+        start_beside(s, best, server)
 
 
 @kernel
 def _fits(s: State, i: int, room: NDArray[np.int64]) -> bool:
     """Return whether job i fits the free capacity."""
-    size = job_demand(s)[i] if s.actual else demand(s)[jobs(s)[i, TYPE]]
+    size = demand_of(s, i)
     for r in range(s.n_resources):
         if size[r] > room[r]:
             return False
     return True
+
+
+@kernel
+def demand_of(s: State, i: int) -> NDArray[np.int64]:
+    """Return what job i requests."""
+    return job_demand(s)[i] if s.actual else demand(s)[jobs(s)[i, TYPE]]
 
 
 @kernel
@@ -129,8 +147,8 @@ def _weight_of_refill(s: State, server: int, m: int, rule: int) -> float:
         j = found[n, 1]
         i, looks = head(s, j), LOOKS
         while i >= 0:
-            if _fits(s, i, rest):
-                size = job_demand(s)[i] if s.actual else demand(s)[j]
+            size = demand_of(s, i)
+            if _fits(s, i, rest) and not (s.keeps_times and delays_overdue(s, i, size, server)):
                 for r in range(s.n_resources):
                     rest[r] -= size[r]
                 added += weight(s)[j]

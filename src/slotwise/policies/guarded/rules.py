@@ -4,11 +4,15 @@
 - Completion: the server takes the heaviest refill (R2, `refill`), or turns (R3). It turns if both are true:
 
       f(k', W) < max_k f(k, W) - F_l
-      F_l / (2 g_l) completions have passed since its last turn
+      since its last turn it has completed jobs whose sizes add up to F_l / 2 at least
 
   Here k' is what it would hold after the refill, W are the weights (`weights`), F_l is its margin (`margin`).
 - Turn: the server starts only jobs within its target, the configuration of most weight, until all that it holds is within the target.
   No job is interrupted. Then it takes a refill.
+- After a turn (R4), a completion is first followed by waiting jobs within the target, and then by a refill. The server forgets the target
+  when it holds a job outside it, or when those jobs do not bring its weight to max_k f(k, W) - F_l / 2. So a server that was drained for large jobs goes on
+  with large jobs.
+- With durations (R5), the oldest job gets a reservation once it is overdue (`overdue`).
 
 So no server that could start a waiting job stands empty (R1). `docs/theory/guarded.md` proves that this keeps queues bounded for every load inside the
 capacity region.
@@ -19,9 +23,8 @@ from __future__ import annotations
 from slotwise.compiler.kernel import kernel
 from slotwise.core.indexes import bitmap
 from slotwise.core.indexes.weights import best_above, best_configuration, holds_within
-from slotwise.core.moves import reindex, start, start_job
-from slotwise.core.queues import next_waiting
 from slotwise.core.state import (
+    ACTIVE,
     EMPTY,
     MODE,
     PRESENT,
@@ -30,48 +33,74 @@ from slotwise.core.state import (
     State,
     choice,
     configuration,
+    fits,
+    float_field,
     float_table,
     head,
-    int_field,
     need,
     order,
     policy_floats,
     queue_length,
     running,
     servers,
+    set_job_need,
+    set_need,
+    set_type_need,
+    weight,
 )
-from slotwise.policies.fit.fitting import fits, set_job_need, set_need, set_type_need
-from slotwise.policies.guarded.margin import count_completion, count_running, drain_time, largest_size, margin_of
+from slotwise.core.steps import next_waiting, reindex, start, start_job
+from slotwise.policies.guarded.margin import drain_time, margin_of, return_time
 from slotwise.policies.guarded.memory import DRAINS_EXPECTED, NEVER, REASON, SINCE_TURN
+from slotwise.policies.guarded.overdue import (
+    delays_overdue,
+    forget_reservation,
+    is_reserved,
+    is_waiting,
+    note_idle,
+    pass_time,
+    serve_overdue,
+    start_beside,
+)
 from slotwise.policies.guarded.placement import find_server
 from slotwise.policies.guarded.refill import choose_refill, start_refill
-from slotwise.policies.guarded.weights import weigh
+from slotwise.policies.guarded.services import count_completion, count_running, sizes
+from slotwise.policies.guarded.shares import weigh
+from slotwise.policies.guarded.weights import held_weight
 
 TURNING = STALLED  # the mode in which the indexes leave a server out
+KEEPING = ACTIVE  # the mode of a server that has turned and has not left its target since
+KEEP = 0.5  # of the margin; with 1 queues are longer on logs, with 0 on pools (docs/research/guarded.md)
 
 
 def arrive(s: State, j: int, i: int) -> None:
     """Start job i of type j where it fits best, or let it wait."""
     count_running(s)
-    if s.keeps_line or head(s, j) == i:
+    if s.keeps_times:
+        pass_time(s)
+        serve_overdue(s)
+        if is_waiting(s, i):
+            place(s, j, i)
+        note_idle(s)
+    elif s.keeps_line or head(s, j) == i:
         place(s, j, i)
 
 
 def complete(s: State, j: int, server: int) -> None:
     """Refill the server, or turn it to a better configuration."""
     count_completion(s, j)
-    use_capacity(s, server)
+    use_capacity(s, j, server)
 
 
 def stop(s: State, j: int, server: int) -> None:
     """Do the same for a job that was stopped, which says nothing about service times."""
-    use_capacity(s, server)
+    use_capacity(s, j, server)
 
 
 def join(s: State, server: int, _: int) -> None:
     """Refill a server that has joined."""
     servers(s)[server, MODE] = EMPTY
-    int_field(s, SINCE_TURN)[server] = NEVER
+    float_field(s, SINCE_TURN)[server] = NEVER
+    forget_reservation(s)
     refill(s, server)
 
 
@@ -84,6 +113,8 @@ def leave(s: State, server: int, _: int) -> None:
     """End the turn of a server that takes no more jobs."""
     if is_turning(s, server):
         end_turn(s, server)
+    forget_target(s, server)
+    forget_reservation(s)
 
 
 def file(s: State, server: int, _: int) -> None:
@@ -102,18 +133,39 @@ def place(s: State, j: int, i: int) -> None:
         return
     set_job_need(s, i)
     server = find_server(s, j)
-    if server >= 0:
+    if server < 0:
+        return
+    if not s.keeps_times:
         start_job(s, i, server)
+    elif not delays_overdue(s, i, need(s), server):
+        start_beside(s, i, server)
 
 
 @kernel
-def use_capacity(s: State, server: int) -> None:
-    """Use the capacity that a job has left."""
-    int_field(s, SINCE_TURN)[server] += 1
+def use_capacity(s: State, j: int, server: int) -> None:
+    """Use the capacity that a job of type j has left."""
+    float_field(s, SINCE_TURN)[server] += sizes(s)[j]
+    if s.keeps_times:
+        pass_time(s)
+        serve_overdue(s)
+    use_what_is_free(s, server)
+    if s.keeps_times:
+        note_idle(s)
+
+
+@kernel
+def use_what_is_free(s: State, server: int) -> None:
+    """Go on with a turn or a target, begin a turn, or refill."""
     if is_turning(s, server):
         continue_turn(s, server)
     elif s.n_waiting > 0:
         weigh(s)
+        if servers(s)[server, MODE] == KEEPING:
+            if keeps_target(s, server):
+                start_within_target(s, server)
+                refill(s, server)
+                return
+            forget_target(s, server)
         held = choose_refill(s, server)
         if should_turn(s, server, held):
             begin_turn(s, server)
@@ -132,16 +184,40 @@ def refill(s: State, server: int) -> None:
 
 @kernel
 def should_turn(s: State, server: int, held: float) -> bool:
-    """Return whether the server turns (R3): its content after the refill weighs too little, and its last turn was long enough ago."""
-    margin = margin_of(s, server)
-    if 2.0 * int_field(s, SINCE_TURN)[server] * largest_size(s, server) < margin:
+    """Return whether the server turns (R3): its content after the refill weighs too little, and its last turn was long enough ago. The target is then in choice(s)."""
+    drain = drain_time(s, server)
+    margin, since = margin_of(s, server, held, drain), float_field(s, SINCE_TURN)[server]
+    # the margin with the way back is larger, and needs the target
+    if 2.0 * since < margin or best_above(s, server, held + margin, 1.0) < 0.0:
         return False
-    best = best_above(s, server, held + margin, 1.0)
-    if best < 0.0:
+    best = best_configuration(s, server)
+    margin = margin_of(s, server, held, drain + return_time(s))
+    if 2.0 * since < margin or best <= held + margin:
         return False
     reason = float_table(s, REASON)[server]
     reason[0], reason[1], reason[2] = held, best, margin
     return True
+
+
+@kernel
+def keeps_target(s: State, server: int) -> bool:
+    """Return whether the server goes on with the target of its last turn (R4): waiting jobs within the target bring it to nearly the best weight."""
+    slots, on = configuration(s)[server], running(s)[server]
+    if not holds_within(s, server, slots) or (s.keeps_times and is_reserved(s, server)):
+        return False
+    held, more = held_weight(s, server), 0
+    for j in range(s.n_types):
+        n = min(slots[j] - on[j], queue_length(s)[j])
+        held += n * weight(s)[j]
+        more += n
+    if more == 0:
+        return False
+    drain = drain_time(s, server)
+    # the margin with the way back is larger, and needs the best configuration
+    if best_above(s, server, held + KEEP * margin_of(s, server, held, drain), 1.0) < 0.0:
+        return True
+    best = best_configuration(s, server)
+    return bool(held >= best - KEEP * margin_of(s, server, held, drain + return_time(s)))
 
 
 @kernel
@@ -152,9 +228,8 @@ def is_turning(s: State, server: int) -> bool:
 
 @kernel
 def begin_turn(s: State, server: int) -> None:
-    """Turn the server to its configuration of most weight."""
+    """Turn the server to the configuration of most weight, which `should_turn` has found."""
     policy_floats(s)[DRAINS_EXPECTED] += drain_time(s, server)
-    best_configuration(s, server)
     for j in range(s.n_types):
         configuration(s)[server, j] = choice(s)[0, j]
     servers(s)[server, MODE] = TURNING
@@ -167,6 +242,21 @@ def begin_turn(s: State, server: int) -> None:
 @kernel
 def continue_turn(s: State, server: int) -> None:
     """Start waiting jobs within the target. End the turn if the content is within the target, or if no job waits."""
+    start_within_target(s, server)
+    if s.n_waiting == 0 or holds_within(s, server, configuration(s)[server]):
+        end_turn(s, server)
+        servers(s)[server, MODE] = KEEPING
+        float_field(s, SINCE_TURN)[server] = 0.0
+        s.resets += 1
+        reindex(s, server)
+        refill(s, server)
+    else:
+        list_open_slots(s, server)
+
+
+@kernel
+def start_within_target(s: State, server: int) -> None:
+    """Start waiting jobs within the target, largest type first."""
     slots, on = configuration(s)[server], running(s)[server]
     n = next_waiting(s, 0)
     while n >= 0:
@@ -177,24 +267,22 @@ def continue_turn(s: State, server: int) -> None:
                 break
             start(s, j, server)
         n = next_waiting(s, n + 1)
-    if s.n_waiting == 0 or holds_within(s, server, slots):
-        end_turn(s, server)
-        int_field(s, SINCE_TURN)[server] = 0
-        s.resets += 1
-        reindex(s, server)
-        refill(s, server)
-    else:
-        list_open_slots(s, server)
 
 
 @kernel
 def end_turn(s: State, server: int) -> None:
-    """Forget the target."""
+    """Close the open slots of a turning server."""
     for j in range(s.n_types):
         bitmap.discard(s, j, server)
+    s.n_stalled -= 1
+
+
+@kernel
+def forget_target(s: State, server: int) -> None:
+    """Forget the target, if the server has one."""
+    for j in range(s.n_types):
         configuration(s)[server, j] = 0
     servers(s)[server, MODE] = EMPTY
-    s.n_stalled -= 1
 
 
 @kernel

@@ -31,9 +31,8 @@ from slotwise.core.contract.policy import Options, Policy
 from slotwise.core.contract.reasons import Because, Reason
 from slotwise.core.contract.view import View
 from slotwise.core.indexes import bitmap
-from slotwise.core.moves import hold_room, start
+from slotwise.core.steps import hold_room, start
 from slotwise.core.store import Store
-from slotwise.policies.fit.fitting import fits, set_type_need
 
 MEMORY = Memory()
 RETENTION = MEMORY.count("retention", kept=False)
@@ -43,7 +42,7 @@ EXPONENT = MEMORY.number("exponent", kept=False)
 EPSILON = MEMORY.number("epsilon", kept=False)
 # of a token: its type, its server, and its neighbours among those of one type on one server
 KIND, ON, NEXT_TOKEN, PREVIOUS_TOKEN = 0, 1, 2, 3
-COLUMNS = 4
+COLUMNS = 4  # of a token: see the accessor
 # those there are stand in front; a server has never more of them than jobs fit it
 TOKENS = MEMORY.counts(
     "tokens", per="server", columns=lambda store: COLUMNS * int(store.arrays["most"].sum(axis=1).max()), kept=False
@@ -76,8 +75,8 @@ def complete(s: st.State, j: int, server: int) -> None:
     """The room is released, or with retention perhaps stays with the type."""
     st.configuration(s)[server, j] -= 1
     if st.policy_ints(s)[RETENTION] and chance.uniform(s) < 1.0 - math.exp(-retention(s, j)):
-        set_type_need(s, j)
-        if fits(s, server, st.need(s)):  # not where jobs that another policy has packed tighter are still there
+        st.set_type_need(s, j)
+        if st.fits(s, server, st.need(s)):  # not where jobs that another policy has packed tighter are still there
             use_room(s, j, server)
     set_rate(s)
 
@@ -138,8 +137,8 @@ def sample(s: st.State, j: int) -> None:
     server = chance.below(s, s.n_places)
     while st.servers(s)[server, st.STATUS] != st.PRESENT:
         server = chance.below(s, s.n_places)
-    set_type_need(s, j)
-    if fits(s, server, st.need(s)):
+    st.set_type_need(s, j)
+    if st.fits(s, server, st.need(s)):
         use_room(s, j, server)
 
 

@@ -4,7 +4,8 @@ On a completion at server l, with Q taken before any refill, Algorithm 1 stalls 
 
     f(k~, Q) < beta(Q, s) f(k_r, Q),        beta = h(Q) q(s),   h(Q) = b (p + (1 - p) tanh(z sum Q)),
 
-(or beta = h(Q) q(s) with h(Q) = 1 - slack / (1 + sum Q / scale)^power, which tends to 1), resets it to k_r when it has drained (or, with reduced stalls, when what it holds is a subset of k_r), and otherwise
+or beta = h(Q) q(s) with h(Q) = 1 - slack / (1 + sum Q / scale)^power, which tends to 1. A stalled server is reset to
+k_r when it has drained; with reduced stalls, as soon as its jobs are a subset of k_r. A server that does not stall
 refills its slots only. M14 is the same without ever stalling. An empty server has nothing to preempt and so holds no
 configuration: it takes k_r at the moment it can next start a job. `faithful` gives the paper's own words back.
 """
@@ -27,7 +28,7 @@ from slotwise.core.indexes.weights import (
     weight_of,
     weights_at,
 )
-from slotwise.core.moves import start
+from slotwise.core.steps import queue_at, start
 from slotwise.packing.kernels import TABLE
 
 MEMORY = Memory()
@@ -49,13 +50,13 @@ KNOWN = 4096
 H = MEMORY.block("h", KNOWN)  # h(Q) for sum Q < KNOWN
 # weight, beta and best weight, or one that is enough, at the moment the server stalled
 BECAUSE = MEMORY.numbers("because", per="server", columns=3)
-REMEMBERED = 16
+REMEMBERED = 16  # classes, a power of two
 OWN_MEMORY = Memory(MEMORY)  # of the policies whose hooks are here
 # the server that last took the best configuration of its class, by the class's number modulo REMEMBERED
 LATEST = OWN_MEMORY.servers("latest", per=REMEMBERED)
-NAMED = 7
-# how many types have slots on the server, and which, in their order; 0 where they are too many to be named, or
-# nobody has noted it
+NAMED = 7  # types with slots on one server: with their number they fill a cache line of 64 bytes
+# The number of types with slots on the server, then the types in order. The number is 0 if the types are too many or
+# have not been noted.
 SLOT_TYPES = OWN_MEMORY.counts("slot_types", per="server", columns=1 + NAMED, kept=False)
 
 
@@ -126,9 +127,10 @@ def _come_empty(s: st.State, server: int) -> None:
 
 
 def resume(s: st.State, server: int, _: int) -> None:
-    """The server is there, holding jobs. Where they are within the best configuration it takes that. Else its jobs are its slots, and
-    what these are worth is seen at its next completion; or where they would not fit it by the demands of their types (another policy
-    has packed them by what they really ask for), it stalls."""
+    """The server is there, and may hold jobs. If the jobs are within the best configuration, the server takes that
+    configuration. Otherwise its jobs become its slots, whose weight is judged at its next completion. If the jobs do
+    not fit by the demands of their types, because another policy has packed them by their actual demands, the server
+    stalls."""
     row, chosen, on = st.servers(s)[server], st.choice(s)[0], st.running(s)[server]
     if row[st.COUNT] == 0:
         _come_empty(s, server)
@@ -346,7 +348,7 @@ def fill_slot(s: st.State, j: int, server: int) -> None:
 @kernel
 def waits(s: st.State, j: int, server: int) -> bool:
     """Whether a type-j job waits for this server."""
-    return bool(st.queues(s)[server * s.n_types + j if s.own_queues else j, st.LENGTH] > 0)
+    return bool(st.queues(s)[queue_at(s, j, server), st.LENGTH] > 0)
 
 
 @kernel

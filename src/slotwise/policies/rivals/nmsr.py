@@ -1,27 +1,28 @@
 """Non-preemptive Markovian service rates (nMSR; Chen, Grosof and Berg, 2025): a clock, not the queues, says what a server may hold.
 
-The capacity region knows a mix of configurations, the witness, that carries the load: shares x_k of the servers of each class, with
-sum_k x_k k >= rho / zeta per server. On one server a Markov chain walks round these configurations and stays in each for an exponential
-time whose mean is `cycle` x_k, counted from when nobody who has a slot there lacks the room. In configuration k only k_j jobs of type j may start; nobody is interrupted, so after a step the jobs
-that are too many run to their end first.
+The capacity region knows a mix of configurations, the witness, that carries the load: shares x_k of the servers of each
+class, with sum_k x_k k >= rho / zeta per server. On one server a Markov chain walks round these configurations and
+stays in each for an exponential time whose mean is `cycle` x_k. The time counts from when no waiting job with a slot
+there lacks free capacity. In configuration k only k_j jobs of type j may start. No job is interrupted, so after a step
+the surplus jobs run to their end first.
 
-Several servers and classes (our extension). Lay the shares of a class of L servers end to end, x_k L long, and put server n at
-n + U. U, one number for all classes, walks from 0 to 1 and begins anew. So each configuration is held by x_k L servers, rounded up
-or down, and by x_k L on average over a round; servers whose configuration does not change are left alone, and with whole numbers
-x_k L nobody ever changes. U steps from one point where somebody changes to the next; the time at each is exponential, with a mean
-of the step's length times `cycle`. Who changes is the server with the fewest jobs that the new configuration has no slot for. With L = 1
-it is the chain of one server.
+Several servers and classes (our extension). Lay the shares of a class of L servers end to end, x_k L long, and put
+server n at n + U. U, one number for all classes, walks from 0 to 1 and begins anew. So each configuration is held by
+x_k L servers, rounded up or down, and by x_k L on average over a round. Servers whose configuration does not change are
+left alone; if all x_k L are whole numbers, no server ever changes. U steps from one point where a server changes to the
+next such point. The time at each point is exponential, with a mean of the step's length times `cycle`. The server with
+the fewest jobs that the new configuration has no slot for changes. With L = 1 this is the chain of one server.
 
-With `fill`, room that the slots leave over is used by other waiting jobs, first come, first served, unless some waiting job has an open slot
-on the server and no room there: then the server drains for it.
+With `fill`, other waiting jobs use the capacity that the slots leave over, first come, first served. But if some
+waiting job has an open slot on the server and does not fit there, the server drains for it.
 
 A step costs the room that stands empty while jobs run to their end. So `cycle` must be long against that cost over what the load leaves
 free, and is no longer than it must be, for queues grow with it. By default it is D / (SPENT (1 - zeta)): steps cost at most the part SPENT of what
 the load leaves free. D is what the steps of a round cost a server: of e jobs out of n that must end, with mean m, the
 last ends after m (1 + 1/2 + ... + 1/e), of which m e / n was not lost.
 
-What is needed: rates and mean service times. A type without a rate counts as a hundredth of the others' mean load, so that
-it starts at all. A class without servers counts as one.
+What is needed: rates and mean service times. A type without a rate counts as a hundredth of the mean load of all types
+with one, so that it starts at all. A class without servers counts as one.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ from slotwise.core.contract.policy import FitOptions
 from slotwise.core.contract.reasons import Because, Reason
 from slotwise.core.contract.view import View
 from slotwise.core.indexes import bitmap, fitindex
-from slotwise.core.moves import reindex, start, start_job
+from slotwise.core.steps import reindex, start, start_job
 from slotwise.core.store import Store
 from slotwise.policies.fit.fitting import MEMORY as FITTING
-from slotwise.policies.fit.fitting import OLDEST, Fitting, fill, fits, set_job_need, set_type_need
-from slotwise.policies.rivals.nmsr_mix import EPSILON, Mix, cost_of, mix_of
+from slotwise.policies.fit.fitting import OLDEST, Fitting, fill
+from slotwise.policies.rivals.nmsr_mix import EPSILON, LaidMix, cost_of, mix_of
 
-SPENT = 0.5
-# what the load is taken to leave free, where it leaves less or more, or where nobody knows its rates
+SPENT = 0.5  # share of the free load that steps may cost
+# Bounds on the share that the load is taken to leave free; the upper one holds if no rates are known.
 LEAST_FREE, MOST_FREE = 0.02, 0.2
 SHORTEST = 5.0  # a round takes at least so many of the longest mean service time
 
@@ -70,13 +71,14 @@ LOW = MEMORY.numbers("low", per=_rows, kept=False)
 HIGH = MEMORY.numbers("high", per=_rows, kept=False)  # where its share of the class begins and ends
 GIVEN = MEMORY.counts("given", per=_rows, kept=False)  # how many servers have it
 N_TURNING = MEMORY.count("n_turning", kept=False)
-# 1 from when its configuration has changed until nobody waits there for room: U does not move meanwhile
+# 1 from a change of the server's configuration until no waiting job with a slot there lacks free capacity. U does not
+# move meanwhile.
 TURNING = MEMORY.counts("turning", per="server")
 HAS = MEMORY.counts("has", per="server", kept=False)  # which one a server has, plus 1; 0: none
 # 1 where the server has an open slot of the type, and no room
 WANTS = MEMORY.counts("wants", per="server", columns="type", kept=False)
 WANTED = MEMORY.counts("wanted", per="type", kept=False)  # how many servers want it
-# 1 where somebody of the type waited when the servers were last looked at
+# 1 if a job of the type waited when the servers were last updated.
 WAITED = MEMORY.counts("waited", per="type", kept=False)
 
 
@@ -89,7 +91,7 @@ def arrive(s: st.State, j: int, i: int) -> None:
         use_room(s, server)
         server = bitmap.first(s, j)
     if st.policy_ints(s)[FILLS] and st.jobs(s)[i, st.SERVER] == st.WAITING:
-        set_job_need(s, i)
+        st.set_job_need(s, i)
         server = fitindex.best(s, st.need(s))
         if server >= 0:
             start_job(s, i, server)
@@ -129,7 +131,7 @@ def leave(s: st.State, server: int, _: int) -> None:
 
 
 def cancel(s: st.State, j: int, i: int) -> None:
-    """Perhaps nobody need drain for its type any more."""
+    """Update the servers: perhaps none need drain for the job's type any more."""
     settle(s)
 
 
@@ -150,7 +152,8 @@ def tick(s: st.State, _: int, __: int) -> None:
 
 
 def file(s: st.State, server: int, _: int) -> None:
-    """Which configuration it has follows from its slots; what it offers, and whether it drains, from what it holds and who waits."""
+    """Find the server's configuration from its slots; find what it offers, and whether it drains, from its jobs and the
+    waiting jobs."""
     if st.servers(s)[server, st.STATUS] != st.PRESENT:
         return
     for j in range(s.n_types):
@@ -209,7 +212,8 @@ def next_step(s: st.State) -> float:
 
 @kernel
 def set_clock(s: st.State) -> None:
-    """Ticks come at the rate at which U leaves its place; never, where nothing would change or somebody still turns."""
+    """Let ticks come at the rate at which U leaves its place. There are none if nothing would change or some server
+    still turns."""
     changes = st.policy_ints(s)[RENEWED] > 0
     for k in range(len(st.int_field(s, OWNER))):
         if point(s, k) > 0.0 or st.int_field(s, GIVEN)[k] != goal(s, k):
@@ -292,12 +296,12 @@ def take_back(s: st.State, server: int) -> None:
 
 @kernel
 def use_room(s: st.State, server: int) -> None:
-    """Start who has a slot, large ones first, then fill what is left over."""
+    """Start the jobs that have a slot, large ones first, then fill what is left over."""
     slots, on = st.configuration(s)[server], st.running(s)[server]
     for n in range(s.n_types):
         j = st.order(s)[0, n]
-        set_type_need(s, j)
-        while on[j] < slots[j] and st.queue_length(s)[j] > 0 and fits(s, server, st.need(s)):
+        st.set_type_need(s, j)
+        while on[j] < slots[j] and st.queue_length(s)[j] > 0 and st.fits(s, server, st.need(s)):
             start(s, j, server)
     look_at(s, server)
     if st.policy_ints(s)[FILLS] and st.servers(s)[server, st.MODE] != st.STALLED and s.n_waiting > 0:
@@ -307,7 +311,8 @@ def use_room(s: st.State, server: int) -> None:
 
 @kernel
 def look_at(s: st.State, server: int) -> None:
-    """What the server offers, what it wants, and whether it drains for somebody: a waiting job that has a slot there, and no room."""
+    """Update what the server offers, what it wants, and whether it drains for a waiting job that has a slot there and
+    does not fit."""
     slots, on, wants, row = (
         st.configuration(s)[server],
         st.running(s)[server],
@@ -318,8 +323,8 @@ def look_at(s: st.State, server: int) -> None:
     for j in range(s.n_types):
         wanted = 0
         if on[j] < slots[j]:
-            set_type_need(s, j)
-            if fits(s, server, st.need(s)):
+            st.set_type_need(s, j)
+            if st.fits(s, server, st.need(s)):
                 bitmap.add(s, j, server)
             else:
                 wanted = 1
@@ -344,7 +349,8 @@ def look_at(s: st.State, server: int) -> None:
 
 @kernel
 def settle(s: st.State) -> None:
-    """A type of which somebody waits now, or nobody any more: servers that want it drain, or fill again, which may empty other queues."""
+    """If a queue has become empty, or is empty no more, update the servers that want its type: they drain, or fill
+    again, which may empty other queues."""
     again = True
     while again:
         again = False
@@ -382,7 +388,7 @@ class Nmsr(Fitting):
     Options = NmsrOptions
     memory = MEMORY
     job_rule = OLDEST
-    mix: Mix
+    mix: LaidMix
     arrive, complete = staticmethod(arrive), staticmethod(complete)
     join, leave, cancel = staticmethod(join), staticmethod(leave), staticmethod(cancel)
     tick, file = staticmethod(tick), staticmethod(file)

@@ -12,11 +12,11 @@ from slotwise.region.pricing import pricing_of
 from slotwise.region.ray import Columns
 from slotwise.region.region import locate
 
-UNKNOWN_LOAD = 0.01  # of the mean load of the others: what a type without a rate counts as
+UNKNOWN_LOAD = 0.01  # load of a type without a rate, as a share of the mean load of the types with one
 EPSILON = 1e-9
 
 
-class Mix(NamedTuple):
+class LaidMix(NamedTuple):
     """Configurations, and where their shares of the servers of their class begin and end."""
 
     rows: NDArray[np.int64]
@@ -27,7 +27,7 @@ class Mix(NamedTuple):
     """of the load, where its rates are known"""
 
 
-def mix_of(store: Store) -> Mix:
+def mix_of(store: Store) -> LaidMix:
     """The witness of the load, each class's configurations from those with most of the first type on."""
     J, counts = int(store.state.n_types), np.maximum(store.counts, 1).tolist()
     load = store.rates * store.mean_service
@@ -44,12 +44,12 @@ def mix_of(store: Store) -> Mix:
         owner.append(np.full(len(some), c))
         low.append(np.append(0.0, ends)[: len(some)])
         high.append(ends)
-    return Mix(
+    return LaidMix(
         np.concatenate(rows), np.concatenate(owner), np.concatenate(low), np.concatenate(high), region.intensity
     )
 
 
-def cost_of(mix: Mix, store: Store) -> float:
+def cost_of(mix: LaidMix, store: Store) -> float:
     """D: what the steps of a round cost, in time of a server, for each server of the class where that is most."""
     most = 0.0
     for c, count in enumerate(np.maximum(store.counts, 1)):

@@ -2,19 +2,20 @@
 
 On one server: the largest class that waits and fits starts first, then what is left is filled with smaller ones. When
 
-    no class in service has anybody waiting   and   some waiting class has nobody in service,
+    no class in service has a waiting job   and   some waiting class has no job in service,
 
 nothing is lost by draining that would not be lost anyhow, so the server *swaps*: only the largest waiting class may start, until one of it
 has started. Room is then not given away to small jobs that keep on coming.
 
-Several servers, several resources (our extension): a class is a type, and the largest is that with the largest share of any resource.
-Each server swaps for itself: the classes in service are those that it holds, waiting classes are those that it could hold when
-empty, and no more servers swap to a class than jobs of it wait. A server considers to swap when a job on it has ended; when an
-arrival must wait, of the servers that may swap the one that has most free does. A job goes to the server that it leaves least free on.
+Several servers, several resources (our extension): a class is a type, and the largest is that with the largest share of
+any resource. Each server swaps for itself. The classes in service are those of its jobs; the waiting classes are those
+that it could hold when empty. No more servers swap to a class than jobs of it wait. A server considers to swap when a
+job on it has ended; when an arrival must wait, of the servers that may swap the one that has most free does. A job goes
+to the server that it leaves least free on.
 
-With the option `threshold` = l a server swaps only to a class that is larger than all that it holds, once at most l jobs run on it. For
-demands 1 and k on one server of k that is MSFQ with its four phases: large jobs are served until none is left; then small ones; once none
-of these waits and at most l run, no small one may start before a large one has.
+With the option `threshold` = l a server swaps only to a class that is larger than all that it holds, once at most l
+jobs run on it. For demands 1 and k on one server of k that is MSFQ with its four phases. Large jobs are served until
+none is left, then small ones. Once no small job waits and at most l run, no small job may start before a large one has.
 """
 
 from __future__ import annotations
@@ -28,16 +29,13 @@ from slotwise.core.contract.memory import Memory
 from slotwise.core.contract.policy import FitOptions
 from slotwise.core.contract.reasons import Because, Reason
 from slotwise.core.contract.view import View
-from slotwise.core.moves import reindex, start, start_job
+from slotwise.core.steps import reindex, start, start_job
 from slotwise.core.store import Store
 from slotwise.policies.fit.fitting import (
     LARGEST,
     Fitting,
     find_server,
-    fits,
     refill,
-    set_job_need,
-    set_need,
 )
 from slotwise.policies.fit.fitting import MEMORY as FITTING
 
@@ -51,7 +49,7 @@ NONE = -1
 
 def arrive(s: st.State, j: int, i: int) -> None:
     """The job starts where it leaves least free, on a server that swaps to its type, or waits; then a server may swap for it."""
-    set_job_need(s, i)
+    st.set_job_need(s, i)
     server = find_server(s, st.need(s))
     if server >= 0:
         start_job(s, i, server)
@@ -61,8 +59,8 @@ def arrive(s: st.State, j: int, i: int) -> None:
     ):  # thrown back, it may be smaller than the first before it
         for other in range(s.n_places):
             if target(s, other) == j and st.jobs(s)[i, st.SERVER] == st.WAITING:
-                set_job_need(s, i)
-                if fits(s, other, st.need(s)):
+                st.set_job_need(s, i)
+                if st.fits(s, other, st.need(s)):
                     use_room(s, other)
     if st.jobs(s)[i, st.SERVER] == st.WAITING:
         swap_one_for(s, j)
@@ -85,7 +83,7 @@ def leave(s: st.State, server: int, _: int) -> None:
 
 
 def cancel(s: st.State, j: int, i: int) -> None:
-    """Nobody need swap for a class of which nobody waits."""
+    """End the swaps to a class that has no waiting job any more."""
     if st.queue_length(s)[j] == 0 and st.int_field(s, SWAPPING)[j] > 0:
         for server in range(s.n_places):
             if target(s, server) == j:
@@ -121,8 +119,8 @@ def use_room(s: st.State, server: int) -> None:
     j = target(s, server)
     if j >= 0:
         if st.int_field(s, SWAPPING)[j] <= st.queue_length(s)[j]:
-            set_need(s, j)
-            if not fits(s, server, st.need(s)):
+            st.set_need(s, j)
+            if not st.fits(s, server, st.need(s)):
                 return
             end_swap(s, server)
             start(s, j, server)
@@ -138,7 +136,7 @@ def use_room(s: st.State, server: int) -> None:
 
 @kernel
 def may_swap(s: st.State, server: int) -> bool:
-    """Whether the server holds jobs, and nobody waits of any class that it holds."""
+    """Return whether the server holds jobs, and no class that it holds has a waiting job."""
     row, on = st.servers(s)[server], st.running(s)[server]
     if row[st.STATUS] != st.PRESENT or row[st.MODE] == st.STALLED or row[st.COUNT] == 0:
         return False
@@ -164,7 +162,8 @@ def largest_waiting(s: st.State, server: int) -> int:
 
 @kernel
 def swap_one_for(s: st.State, j: int) -> None:
-    """Somebody of type j must wait: of the servers that may swap to it, the one with the largest free share does."""
+    """A job of type j must wait: of the servers that may swap to the type, the one with the largest free share
+    swaps."""
     if st.queue_length(s)[j] <= st.int_field(s, SWAPPING)[j]:
         return
     best, most_free = NONE, -1.0
@@ -219,7 +218,7 @@ class Quickswap(Fitting):
 
     name = "quickswap"
     summary = (
-        "largest class first; a server on which no class has anybody waiting drains for the largest that waits"
+        "largest class first; a server whose classes have no waiting job drains for the largest class that waits"
     )
     Options = QuickswapOptions
     memory = MEMORY

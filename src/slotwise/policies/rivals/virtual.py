@@ -1,10 +1,10 @@
 """VQS and VQS-BF (Psychas & Ghaderi, 2019; reconstructions): virtual queues by size, for one resource and alike servers.
 
-With the capacity as the unit, sizes are parted into V_2m = (2/3 2^-m, 2^-m] and V_2m+1 = (1/2 2^-m, 2/3 2^-m], m < M; what is
-smaller waits in the last. Servers use the 4M - 4 configurations that hold one virtual queue only, or one job of V_1
-(2/3 of the server is reserved for it) beside jobs of one other queue (in the last third). A server takes the
-configuration of the largest weight when it is empty and keeps it until it is empty again. VQS-BF then fills
-what is left by best-fit.
+With the capacity as the unit, sizes are parted into V_2m = (2/3 2^-m, 2^-m] and V_2m+1 = (1/2 2^-m, 2/3 2^-m], m < M;
+what is smaller waits in the last. Servers use 4M - 4 configurations. They hold one virtual queue only; or one job of
+V_1, for which 2/3 of the server is reserved, beside jobs of one other queue in the last third. A server takes the
+configuration of the largest weight when it is empty and keeps it until it is empty again. VQS-BF then fills what is
+left by best-fit.
 """
 
 from __future__ import annotations
@@ -18,17 +18,13 @@ from slotwise.core import state as st
 from slotwise.core.contract.claims import PolicyClaim
 from slotwise.core.contract.memory import Memory
 from slotwise.core.indexes import bitmap, fitindex
-from slotwise.core.moves import start, start_job
+from slotwise.core.steps import start, start_job
 from slotwise.core.store import Store
 from slotwise.errors import InputError
 from slotwise.policies.fit.fitting import (
     LARGEST,
     Fitting,
     fill,
-    fits,
-    set_job_need,
-    set_need,
-    set_type_need,
     share_of_one_resource,
 )
 from slotwise.policies.paper.slots import first_empty
@@ -81,7 +77,7 @@ def arrive(s: st.State, j: int, i: int) -> None:
         refill(s, server)  # it may choose to serve other jobs that a failure brought back, but then it is not empty
         server = first_empty(s, j)
     if st.policy_ints(s)[FILLS] and st.jobs(s)[i, st.SERVER] == st.WAITING:
-        set_job_need(s, i)
+        st.set_job_need(s, i)
         server = fitindex.best(s, st.need(s))
         if server >= 0:
             start_job(s, i, server)
@@ -137,7 +133,7 @@ def refill(s: st.State, server: int) -> None:
 
 @kernel
 def choose(s: st.State, server: int) -> None:
-    """The configuration of the largest weight; none where nobody waits."""
+    """Choose the configuration of the largest weight, or none if no job waits."""
     rows, queues = st.int_table(s, CONFIGURATIONS), st.int_field(s, QUEUES)
     best, weight = -1, 0
     for row in range(rows.shape[0]):
@@ -156,7 +152,7 @@ def choose(s: st.State, server: int) -> None:
 def admits(s: st.State, server: int, j: int) -> bool:
     """Whether the server's configuration, and what it holds, leave room for a type-j job of size need(s)."""
     row, queues = st.int_field(s, CHOSEN)[server], st.int_field(s, QUEUES)
-    if row < 0 or not fits(s, server, st.need(s)):
+    if row < 0 or not st.fits(s, server, st.need(s)):
         return False
     chosen, queue = st.int_table(s, CONFIGURATIONS)[row], queues[j]
     if not chosen[RESERVES]:
@@ -181,7 +177,7 @@ def admitted(s: st.State, server: int) -> int:
     best, age = -1, 0
     for j in range(s.n_types):
         if st.queue_length(s)[j] > 0:
-            set_need(s, j)
+            st.set_need(s, j)
             if admits(s, server, j):
                 born = st.sequence(s)[st.head(s, j)]
                 if best < 0 or born < age:
@@ -199,7 +195,7 @@ def mark(s: st.State, server: int) -> None:
     else:
         bitmap.discard(s, s.n_types + row[st.CLASS], server)
     for j in range(s.n_types):
-        set_type_need(s, j)
+        st.set_type_need(s, j)
         if admits(s, server, j):
             bitmap.add(s, j, server)
         else:

@@ -10,10 +10,11 @@ L is chosen so that the replications hold at least 15 stretches of it.
 
 - `wander` = D(L) / D(h). Of a walk without drift it is below 4 once in a hundred times (chi-squared with 15 degrees of freedom):
   STABLE needs less.
-- `growth`: the last sixth of the run less the first one, in standard deviations of a walk whose steps are as large as those seen
-  within h. A queue without drift rarely passes 2.5, one that fills up from empty neither; one that grows by a jobs a unit of time passes
-  every limit, like a sqrt(t). GROWS needs 3.5 (4.5 of one type), and that the last third is higher than the first by 0.3 of the mean
-  or more (0.7 where growth is linear from 0), and that late in the run it never came back to its level of the middle.
+- `growth`: the last sixth of the run less the first one, in standard deviations of a walk whose steps are as large as
+  those seen within h. A queue without drift rarely passes 2.5, one that fills up from empty neither; one that grows by
+  a jobs a unit of time passes every limit, like a sqrt(t). GROWS needs 3.5 (4.5 of one type). Besides, the last third
+  must be higher than the first by 0.3 of the mean or more, where linear growth from 0 has 0.7. Late in the run the
+  queue must never have come back to its level of the middle.
 
 What is neither is TOO_SHORT: a longer run will tell. Error rates are measured by `python -m benchmarks.verdicts`.
 """
@@ -36,7 +37,7 @@ LEVEL = 4.0  # wander below this: the queue forgets
 GROWTH = 3.5
 GROWTH_OF_TYPE = 4.5  # there are several types, and one of them may be served in turns
 LEAST_RISE = 0.3
-LEAST_JOBS = 1.0
+LEAST_JOBS = 1.0  # jobs: a smaller change of a queue is none
 
 
 class Stability(enum.StrEnum):

@@ -2,8 +2,9 @@
 
 - A mean of values that cannot be negative and are skewed to the right: Student's interval for its logarithm (the delta method),
   m exp(+- t s / (m sqrt(n))).
-- A quantile q_p (Woodruff): the share of waits above x is a mean over replications with such an interval of its own; q_p lies between
-  the least x at which the lower end of that interval is 1 - p or less, and the least at which the upper end is.
+- A quantile q_p (Woodruff): the share of waits above x is a mean over replications with such an interval of its own.
+  q_p lies between the least x at which the lower end of that interval is 1 - p or less, and the least x at which the
+  upper end is.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What finite runs say about the long run: intervals, truncation of the warm-up, merging of moments.
 
 - Student: for independent x_1..x_n with mean m and standard deviation s, m +- t_{n-1} s / sqrt(n).
-- MSER-5 (White 1997): of the means Y_1..Y_n of five successive values, drop the first d, where d <= n / 2 minimises
-  sum_{i>d} (Y_i - mean_d)^2 / (n - d)^2, the squared standard error of what is left.
+- MSER-5 (White 1997): of the means Y_1..Y_n of five successive values, drop the first d. d <= n / 2 minimises sum_{i>d}
+  (Y_i - mean_d)^2 / (n - d)^2, the squared standard error of what is left.
 - Batch means: the means of long stretches of one run are nearly independent, so Student's interval holds for them;
   where successive means are still correlated, the stretches are made longer.
 - Moments (Chan, Golub and LeVeque): n = n_1 + n_2, d = m_2 - m_1, m = m_1 + d n_2 / n,

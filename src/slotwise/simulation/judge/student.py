@@ -27,12 +27,6 @@ def within(t: float, n: int) -> float:
     return sine * total
 
 
-def upper_tail(t: float, n: int) -> float:
-    """P(T > t), to about 1e-16."""
-    outside = max(0.0, 1.0 - within(abs(t), n)) / 2
-    return outside if t >= 0 else 1.0 - outside
-
-
 @lru_cache(maxsize=256)
 def half_width(level: float, n: int) -> float:
     """The t >= 0 with P(|T| < t) = level < 1.

@@ -1,9 +1,9 @@
 """Streamed quantiles: a log-spaced histogram whose bins are read off the float itself.
 
-Each octave 2^e <= x < 2^(e+1) has 128 bins of equal width, so a bin is no wider than 1/128 = 0.8 % of any value in
-it, and a quantile read from the histogram is that close to the order statistic that it stands for. The octaves from
-2^-30 (below 1e-9) to 2^40 (above 1e12) have bins of their own; exact zeros (jobs that did not wait) have the first
-bin, and what lies beyond the octaves has one bin on either side.
+Each octave 2^e <= x < 2^(e+1) has 128 bins of equal width, so a bin is no wider than 1/128 = 0.8 % of any value in it.
+A quantile read from the histogram is that close to the order statistic that it stands for. The octaves from 2^-30
+(below 1e-9) to 2^40 (above 1e12) have bins of their own. Exact zeros (jobs that did not wait) have the first bin;
+values beyond the octaves have one bin on either side.
 
 A double is a sign bit, 11 bits of e + 1023 and 52 bits of x / 2^e - 1, so the bits of a positive x above the lowest
 45 count these bins.
@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from slotwise.compiler.kernel import kernel
 
-PER_OCTAVE = 128
+PER_OCTAVE = 128  # bins, each 0.8 % wide at most
 LEAST_EXPONENT = -30
-MOST_EXPONENT = 40
+MOST_EXPONENT = 40  # of two: 10^12 units of time
 LARGE = 2.0**MOST_EXPONENT
 SMALL = 2.0**LEAST_EXPONENT
 BELOW = (1023 + LEAST_EXPONENT) * PER_OCTAVE - 2

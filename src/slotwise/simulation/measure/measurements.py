@@ -38,6 +38,7 @@ class Measurements:
     mean_queue: float
     mean_queue_by_type: NDArray[np.float64]
     in_service: float
+    in_service_by_type: NDArray[np.float64]
     utilisation: NDArray[np.float64]
     idle_while_waiting: NDArray[np.float64]
     """fragmentation: share of each resource that was free while a job waited; nan if no job did"""
@@ -151,6 +152,7 @@ def read(
         mean_queue=float(a["queue_area"].sum() * share),
         mean_queue_by_type=a["queue_area"] * share,
         in_service=float(a["area_running"].sum() * share),
+        in_service_by_type=a["area_running"].sum(axis=0) * share,
         utilisation=used,
         idle_while_waiting=idle,
         stalled_fraction=float(m.area_stalled / m.area_servers) if m.area_servers > 0 else 0.0,

@@ -8,7 +8,7 @@ from slotwise.compiler.kernel import kernel
 from slotwise.compiler.views import natural
 from slotwise.core import state as st
 from slotwise.core.indexes.linetree import oldest_born
-from slotwise.core.queues import oldest_head
+from slotwise.core.steps import oldest_head
 from slotwise.simulation.measure.histogram import BINS, bin_of
 from slotwise.simulation.measure.meter import (
     COUNT,
@@ -53,7 +53,7 @@ def advance(s: st.State, a: Agenda, m: Meter, now: float) -> None:
         take_sample(s, m)
     if s.keeps_use:
         for r in range(s.n_resources):
-            area_used(m)[m.somebody_waits, r] += st.used(s)[r] * (now - a.now)
+            area_used(m)[m.jobs_wait, r] += st.used(s)[r] * (now - a.now)
     a.now = now
 
 
@@ -169,7 +169,7 @@ def add_up(s: st.State, m: Meter, now: float) -> None:
     so that nothing is added up at each event for each type. Call this when the servers change, and when the first
     job waits or the last one starts.
     """
-    passed, waits = now - m.added_until, natural(m.somebody_waits)
+    passed, waits = now - m.added_until, natural(m.jobs_wait)
     areas, on, shifts = area_running(m)[waits], st.running_by_type(s), shift(m)
     for j in range(s.n_types):
         areas[j] += on[j] * passed - shifts[j]
@@ -180,7 +180,7 @@ def add_up(s: st.State, m: Meter, now: float) -> None:
     else:
         m.span_quiet += passed
     m.added_until = now
-    m.somebody_waits = s.n_waiting > 0
+    m.jobs_wait = s.n_waiting > 0
     m.stalled = s.n_stalled
 
 

@@ -16,7 +16,7 @@ from slotwise.compiler.views import float_rows, floats, int_rows, ints
 from slotwise.simulation.measure.histogram import BINS
 from slotwise.simulation.measure.records import RecordStore, dtype_of
 
-SAMPLES = 1024
+SAMPLES = 1024  # of the queues in a run, at most; then every second one is dropped
 FIRST_COLUMNS = 4  # of `samples`: time, waiting, running, stalled; then the queue of each type
 NEVER = 2**62
 NOTED = 128  # so many waits are counted in their histograms together
@@ -34,11 +34,11 @@ class Meter:
     warm: int
     measured_from: float
     added_until: float  # until when the areas are added up
-    somebody_waits: int  # since then
+    jobs_wait: int  # since then
     stalled: int  # servers, since then
     area_stalled: float
-    span_quiet: float  # time since the servers last changed during which nobody waited
-    span_waiting: float  # and during which somebody did
+    span_quiet: float  # time since the servers last changed during which no job waited
+    span_waiting: float  # and during which some job did
     servers_now: int  # servers that are there, draining ones included
     area_servers: float
     stalls_before: int
@@ -49,7 +49,7 @@ class Meter:
     lost: int  # jobs that a failing server threw back
     lost_work: float
     n_noted: int  # waits that are not in their histograms yet
-    n_still: int  # those who came after the warm-up and still wait when the run ends
+    n_still: int  # jobs that came after the warm-up and still wait when the run ends
     oldest: int  # the job that has waited longest, -1: not known
     oldest_born: int  # its sequence number
     # the record of single jobs

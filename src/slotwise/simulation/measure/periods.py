@@ -1,10 +1,10 @@
 """Runs of a workload whose rates rise and fall, period after period: how long they are, what the queue does within a period, and how to
 judge it.
 
-A run whose length is left open is a whole number of periods, warm-up and measured part alike: part of one would count the busy hours too
-often or too rarely. The queue follows the rates, so it has no single level. It is judged without its rhythm: from each sample the mean of its
-phase (which part of the period it is from, over all replications) is taken, and the mean of all phases put in its place. A queue that grows from
-period to period still grows then.
+A run whose length is left open is a whole number of periods, warm-up and measured part alike: part of one would count
+the busy hours too often or too rarely. The queue follows the rates, so it has no single level. It is judged without its
+rhythm: each sample has the mean of its phase, the part of the period it is from, replaced by the mean of all phases.
+Means are over all replications. A queue that grows from period to period still grows then.
 """
 
 from __future__ import annotations

@@ -20,13 +20,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import IO, Any
 
 from slotwise.compiler.kernel import JIT, is_compiled
-from slotwise.core import steps
+from slotwise.core import server_steps, steps
 from slotwise.core.contract.hooks import HOOKS
 from slotwise.core.contract.policy import Policy
 from slotwise.core.indexes import fitindex
 from slotwise.core.store import linked_late
-from slotwise.packing.kernels import lattice, simplex
-from slotwise.scheduling import calls
+from slotwise.packing.kernels import lattice, settling, simplex
+from slotwise.policies.guarded import sizes
 from slotwise.simulation.measure import measuring
 from slotwise.simulation.run import churn, ends, loop
 from slotwise.theory import erlang
@@ -35,10 +35,18 @@ from slotwise.workloads import merge
 LOOP, CHURN, SCHEDULER, REST = "loop", "churn", "scheduler", "rest"
 # pieces that are compiled by being used, with kernels by which they are known to be there
 DRIVERS: dict[str, tuple[Any, ...]] = {
-    LOOP: (loop.run_jobs, steps.join_all, measuring.finish, merge.play),
+    LOOP: (loop.run_jobs, server_steps.join_all, measuring.finish, merge.play),
     CHURN: (churn.run,),
-    REST: (lattice.walk, simplex.maximise, fitindex.clear, ends.insert, erlang._loss),
-    SCHEDULER: (calls.submit, calls.complete, calls.join, calls.fail),
+    REST: (
+        lattice.walk,
+        simplex.maximise,
+        settling.settle,
+        sizes.most_usable,
+        fitindex.clear,
+        ends.insert,
+        erlang._loss,
+    ),
+    SCHEDULER: (steps.submit, steps.complete, server_steps.join, server_steps.fail),
 }
 
 MOST_HELPERS = 4  # each compiles anew what pieces have in common
@@ -130,7 +138,7 @@ class _Helpers:
             return
         plain = {**os.environ, "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING": "1"}  # thousands that are never shown
         for n in range(min(len(self._waiting), os.cpu_count() or 1, MOST_HELPERS)):
-            # in a session of its own: Ctrl-C is for this process, which then ends the others
+            # in a session of its own: Ctrl-C is for this process, which then ends its helpers
             helper = subprocess.Popen(
                 [sys.executable, "-m", "slotwise.simulation.run.parts"],
                 stdin=subprocess.PIPE,

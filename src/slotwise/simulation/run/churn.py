@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise.compiler.kernel import kernel
+from slotwise.core import server_steps, steps
 from slotwise.core import state as st
-from slotwise.core import steps
 from slotwise.simulation.measure.measuring import add_up, advance, change_capacity, note_lost
 from slotwise.simulation.measure.meter import Meter
-from slotwise.simulation.run.agenda import DURATION, LEAF, NOBODY, THROWN_BACK, Agenda, ends, forget_end, stays
+from slotwise.simulation.run.agenda import DURATION, LEAF, NONE, THROWN_BACK, Agenda, ends, forget_end, stays
 from slotwise.simulation.run.loop import FAULT, MORE_SERVER_EVENTS, SERVER_EVENT, close_event, run_jobs, take_away
 
 JOIN, DRAIN, FAIL = 0, 1, 2
@@ -63,7 +63,7 @@ def happen(
     add_up(s, m, now)
     s.now = now
     server_event(s, a, m, kind, server, c, now, arrive, join, leave)
-    close_event(s, a, m, now, NOBODY, False)
+    close_event(s, a, m, now, NONE, False)
 
 
 @kernel
@@ -74,15 +74,15 @@ def server_event(
     row = st.servers(s)[server]
     steps.begin(s)
     if kind == JOIN and (row[st.STATUS] == st.ABSENT or (row[st.STATUS] == st.DRAINING and row[st.COUNT] == 0)):
-        steps.join(s, server, c, join)
+        server_steps.join(s, server, c, join)
         change_capacity(s, m, c, 1, now)
     elif kind == DRAIN and row[st.STATUS] == st.PRESENT:
-        steps.drain(s, server, leave, arrive)
+        server_steps.drain(s, server, leave, arrive)
         if row[st.COUNT] == 0:
             take_away(s, a, m, server)
     elif kind == FAIL and row[st.STATUS] != st.ABSENT:
         change_capacity(s, m, row[st.CLASS], -1, now)
-        steps.fail(s, server, leave, arrive)
+        server_steps.fail(s, server, leave, arrive)
         for n in range(s.n_moved):
             i = st.moved(s)[n]
             leaf = int(stays(a)[i, LEAF])

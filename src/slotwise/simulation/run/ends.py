@@ -5,8 +5,8 @@ next completion. Compared with a heap, the way from a leaf to the root is known 
 predicted, and cache misses along it overlap. A job that starts when another ends takes over its leaf, which is one way to the root
 instead of two.
 
-There are leaves for all job numbers, but most of these wait, and leaves are used from the left: the root is that of the part
-2^height that was ever used, and it rises when that is not enough.
+There is a leaf for each job number, but most jobs wait, and leaves are used from the left. So the root is that of the
+first 2^height leaves, the part that was ever used; it rises when these are not enough.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from slotwise.compiler.kernel import kernel
 from slotwise.compiler.views import natural
 
-# (2 leaves, 2): the earliest end below each node, and the number of its job; leaf n is node leaves + n, and the
-# node above nodes 2 n and 2 n + 1 is n
+# (2 leaves, 2): the earliest end below each node, and the number of its job. Leaf n is node leaves + n; the node above
+# nodes 2 n and 2 n + 1 is n.
 Ends = NDArray[np.float64]
 
 

@@ -23,7 +23,7 @@ OnProgress = Callable[[float, str], None]  # (share of the whole work that is do
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class Replications:
     """Some replications of one policy on one scenario."""
 
     task: Task
@@ -44,7 +44,7 @@ class Finished:
 
 
 @dataclass(frozen=True)
-class Engine:
+class Workers:
     """Which machines do the work."""
 
     name: str = "threads"
@@ -84,10 +84,12 @@ class Engine:
             yield client.get_executor()
 
 
-THREADS = Engine()
+THREADS = Workers()
 
 
-def run(batches: Sequence[Batch], engine: Engine = THREADS, on_progress: OnProgress | None = None) -> Finished:
+def run(
+    batches: Sequence[Replications], engine: Workers = THREADS, on_progress: OnProgress | None = None
+) -> Finished:
     """Run all replications of all batches. Ctrl-C ends it, and what was finished is kept.
 
     On a trace, replications differ in the policy's own random choices only: where the first made none it is the only one.
@@ -113,8 +115,8 @@ Key = tuple[int, int]  # (batch, replication)
 class _Work:
     """What is to be done, what is under way and what is done."""
 
-    batches: Sequence[Batch]
-    engine: Engine
+    batches: Sequence[Replications]
+    engine: Workers
     on_progress: OnProgress | None
     done: dict[Key, Measurements] = field(default_factory=dict)
     pending: dict[Future[Measurements], Key] = field(default_factory=dict)

@@ -117,9 +117,8 @@ def _task_of(start: Situation) -> Task:
     types = tuple(start.types)
     # what arrives is given to each run; a scenario wants to be told a rate
     rated = tuple(one if one.rate is not None else one.model_copy(update={"rate": 1.0}) for one in types)
-    scenario = Scenario(
-        name="forward", cluster=cluster, types=rated, run=Run(until=1.0, warmup=0.0, replications=1)
-    )
+    run = Run(until=1.0, warmup=0.0, replications=1)
+    scenario = Scenario(name="forward", cluster=cluster, types=rated, run=run, shares=start.shares)
     nothing = Coming(np.zeros(0), np.zeros(0, np.int64), np.zeros(0))
     jobs = Jobs(
         types=types,

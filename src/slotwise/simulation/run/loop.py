@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from slotwise.compiler.kernel import kernel
 from slotwise.compiler.views import natural
+from slotwise.core import server_steps, steps
 from slotwise.core import state as st
-from slotwise.core import steps
 from slotwise.simulation.measure.measuring import (
     add_up,
     advance,
@@ -32,7 +32,7 @@ from slotwise.simulation.run.agenda import (
     ARRIVAL,
     DURATION,
     LEAF,
-    NOBODY,
+    NONE,
     THROWN_BACK,
     Agenda,
     draw_tick,
@@ -97,7 +97,7 @@ def run_jobs(
             return MORE_ROOM
         advance(s, a, m, now)
         s.now = now
-        leaf = server = NOBODY
+        leaf = server = NONE
         if what == 1:
             i = natural(int(tree[root, 1]))
             leaf, server = int(stays(a)[i, LEAF]), natural(st.jobs(s)[i, st.SERVER])
@@ -118,12 +118,12 @@ def run_jobs(
                 st.job_times(s)[i, 0] = expected[at]
             a.at_job += 1
             a.arrivals += 1
-            steps.submit(s, j, arrive)
+            steps.submit(s, j, arrive, False)
         else:
             a.ticks += 1
             steps.tick(s, tick)
         close_event(s, a, m, now, leaf, what == 3)
-        if leaf != NOBODY:
+        if leaf != NONE:
             if far:
                 look_ahead(s, a, leaf)
             if st.servers(s)[server, st.STATUS] == st.DRAINING and st.servers(s)[server, st.COUNT] == 0:
@@ -134,19 +134,19 @@ def run_jobs(
 
 @kernel
 def close_event(s: st.State, a: Agenda, m: Meter, now: float, leaf: int, ticked: bool) -> None:
-    """Count the event, note and measure what it started, and draw when the policy's clock rings next. `leaf` is that of the job
-    that has ended (NOBODY: none has); the first that starts takes it over."""
+    """Count the event, note and measure what it started, and draw when the policy's clock rings next. `leaf` is the
+    leaf of the job that has ended, or NONE; the first job that starts takes it over."""
     a.events += 1
     if s.n_placed > 0:
         oldest = oldest_waiting(s, m)
         for n in range(s.n_placed):
             i = natural(st.placed(s)[n, 0])
             expect_end(a, i, now + stays(a)[i, DURATION], leaf)
-            leaf = NOBODY
+            leaf = NONE
             note_start(s, a, m, i, now, oldest)
-    elif leaf != NOBODY:
+    elif leaf != NONE:
         forget_end(a, leaf)
-    if (s.n_waiting > 0) != m.somebody_waits or s.n_stalled != m.stalled:
+    if (s.n_waiting > 0) != m.jobs_wait or s.n_stalled != m.stalled:
         add_up(s, m, now)
     draw_tick(a, s.tick_rate, now, ticked)
 
@@ -154,5 +154,5 @@ def close_event(s: st.State, a: Agenda, m: Meter, now: float, leaf: int, ticked:
 @kernel
 def take_away(s: st.State, a: Agenda, m: Meter, server: int) -> None:
     """A drained server, empty, leaves; until now its jobs used it, so until now its capacity counts."""
-    steps.remove(s, server)
+    server_steps.remove(s, server)
     change_capacity(s, m, int(st.servers(s)[server, st.CLASS]), -1, a.now)

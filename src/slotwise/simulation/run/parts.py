@@ -10,9 +10,10 @@ import numpy as np
 from slotwise.core import state as st
 from slotwise.core.contract.hooks import late, nothing
 from slotwise.core.contract.policy import Policy
-from slotwise.core.moves import start
+from slotwise.core.steps import start
 from slotwise.model import load_scenario
-from slotwise.packing.kernels import lattice, simplex
+from slotwise.packing.kernels import lattice, settling, simplex
+from slotwise.policies.guarded import sizes
 from slotwise.scheduling import Scheduler
 from slotwise.simulation.run import ahead, ends
 from slotwise.simulation.run.choice import Choice
@@ -91,6 +92,8 @@ def _rest() -> None:
     one, row = np.ones((1, 1), np.int64), np.ones(1, np.int64)
     lattice.walk(one, row, True, 1, row.copy(), row.copy(), one.copy())
     simplex.maximise(np.array([[1, 1], [-1, 0]]), np.arange(2), 1)
+    settling.settle(one, np.ones((2, 1), np.int64), 1, np.zeros(1, np.bool_), row.copy())
+    sizes.most_usable(row, np.ones(1), np.ones(1), np.ones(2, np.int64), np.zeros(2), np.zeros(2, np.int64), 1)
     ends.insert(np.zeros((2, 2)), 1, 1, 0, 1.0)
     erlang._loss(1, 1.0)
     scenario = load_scenario("example1")

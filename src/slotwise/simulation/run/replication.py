@@ -12,10 +12,11 @@ import numpy as np
 from numpy.random import SeedSequence
 from numpy.typing import NDArray
 
-from slotwise.core import chance, steps
+from slotwise.core import chance, server_steps
 from slotwise.core.contract.hooks import Hooks
 from slotwise.core.contract.policy import Policy
 from slotwise.core.store import Store
+from slotwise.core.tenants import Sharing
 from slotwise.errors import InputError
 from slotwise.model import Scenario
 from slotwise.packing import spaces_of
@@ -32,10 +33,10 @@ from slotwise.simulation.run.choice import Choice
 from slotwise.simulation.run.serverevents import ServerEvents
 from slotwise.workloads.jobs import Jobs
 from slotwise.workloads.laws import child, generator
-from slotwise.workloads.source import Chunk, Source
+from slotwise.workloads.source import Chunk, JobSource
 
-CHUNK = 16_384
-FIRST_CHUNK = 1_024
+CHUNK = 16_384  # jobs drawn at once: NumPy's overhead is spread thin, the cache holds them
+FIRST_CHUNK = 1_024  # jobs drawn at first, so that short runs draw little
 SERVER_EVENTS = 256  # as many are drawn ahead
 DEFAULT_EVENTS = 200_000
 # for jobs, to begin with, at least and at most; there will be more where it is needed, but making it takes as
@@ -115,7 +116,7 @@ class Prepared(NamedTuple):
     agenda: AgendaStore
     meters: MeterStore
     hooks: Hooks
-    source: Source
+    source: JobSource
     timeline: ServerEvents
     limits: _Limits
     undrawn: Any
@@ -139,6 +140,7 @@ def make_store(task: Task, max_servers: int, *, servers_change: bool = False) ->
         + (task.start.n_jobs if task.start is not None else 0),
         alike=jobs.alike and task.start is None,
         servers_change=servers_change,
+        sharing=Sharing.of(scenario.shares, jobs.types),
     )
 
 
@@ -161,7 +163,7 @@ def prepare(task: Task) -> Prepared:
     limits = _Limits.of(task)
     limits.write(agenda.record, meters.record, jobs)
     if start is None:
-        steps.join_all(state, timeline.numbers, timeline.classes, hooks.join)
+        server_steps.join_all(state, timeline.numbers, timeline.classes, hooks.join)
     of_class = np.bincount(timeline.classes, minlength=len(jobs.sizes.capacity))
     meters.arrays["capacity_now"] += of_class @ jobs.sizes.capacity.astype(np.float64)
     meters.record.servers_now += len(timeline.numbers)

@@ -3,9 +3,9 @@
 1. A replication begins with 20 times the longest mean service time (a quarter of it is warm-up), and 100,000 events at least. While it is too
    short to tell whether the queue stays bounded, four times as many events are run, up to MOST_EVENTS a replication. The random
    numbers are the same, so a longer run begins like the shorter one.
-2. Where the queue is stable, replications are added, at least until there are twelve, until the half-width of the 95 % interval of the
-   mean queue is `run.precision` of it (queues below a thousandth of the jobs in service need no such precision), or MOST_WORK events
-   have been run.
+2. If the queue is stable, replications are added, at least until there are twelve. They end when the half-width of the
+   95 % interval of the mean queue is `run.precision` of it, or MOST_WORK events have been run. Queues below a
+   thousandth of the jobs in service need no such precision.
 
 All policies are run on the same jobs; one whose queue grows is not run any further.
 """
@@ -20,16 +20,16 @@ from slotwise.simulation.judge.drift import Stability
 from slotwise.simulation.measure.measurements import Measurements
 from slotwise.simulation.result import Result
 from slotwise.simulation.run import engines
-from slotwise.simulation.run.engines import Batch, Engine, Finished, OnProgress
+from slotwise.simulation.run.engines import Finished, OnProgress, Replications, Workers
 from slotwise.simulation.run.replication import Task
 from slotwise.workloads.jobs import Jobs
 
-LEAST_EVENTS = 100_000
+LEAST_EVENTS = 100_000  # of a replication
 MOST_EVENTS = 2_000_000  # of one replication
 MOST_WORK = 10_000_000  # events of all replications of a policy
 SERVICES = 20.0  # longest mean service times in a run, at least
 LONGER = 4
-PRECISE_RUNS = 12
+PRECISE_RUNS = 12  # replications before an interval is trusted
 SMALL = 1e-3  # a mean queue of this share of the jobs in service is a small one
 
 Runs = list[tuple[Measurements, ...]]
@@ -49,7 +49,7 @@ def first_events(jobs: Jobs) -> int:
 
 def run_until_clear(
     tasks: Sequence[Task],
-    engine: Engine,
+    engine: Workers,
     on_progress: OnProgress | None,
     result_of: Callable[[int, tuple[Measurements, ...]], Result],
 ) -> Finished:
@@ -60,7 +60,7 @@ def run_until_clear(
     going = list(range(len(tasks)))
 
     def more(numbers: Sequence[int]) -> tuple[list[tuple[Measurements, ...]], bool]:
-        batches = [Batch(replace(tasks[n], events=events), numbers) for n in going]
+        batches = [Replications(replace(tasks[n], events=events), numbers) for n in going]
         done = engines.run(batches, engine, on_progress)
         return done.runs, done.interrupted
 

@@ -1,7 +1,8 @@
 """A run that begins with a live situation: its servers, its running jobs with their age, its waiting jobs in order.
 
-Time 0 of the run is the situation's `now`. How much longer a running job takes is drawn from the service law of its type, given its age,
-unless the situation says how long it is expected to run; how long a waiting one takes, likewise.
+Time 0 of the run is the situation's `now`. The remaining time of a running job is drawn from the service law of its
+type, given its age, unless the situation says how long the job is expected to run. The service time of a waiting job is
+found likewise.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from slotwise.simulation.run import loop
 from slotwise.simulation.run.agenda import (
     ARRIVAL,
     DURATION,
-    NOBODY,
+    NONE,
     THROWN_BACK,
     Agenda,
     AgendaStore,
@@ -94,6 +95,7 @@ def relative(situation: Situation) -> Situation:
     return replace(
         situation,
         now=0.0,
+        used_until=None if situation.used_until is None else situation.used_until - now,
         waiting=replace(waiting, submitted=[time - now for time in waiting.submitted]),
         running=replace(
             running,
@@ -138,21 +140,21 @@ def take_up(
     _expect_ends(a, W, np.maximum(0.0, np.array(running.started) + durations[W:]))
     if m.recording:
         _record(store, meters, arrivals, durations, W, running.started)
-    m.somebody_waits, m.stalled = state.n_waiting > 0, state.n_stalled
+    m.jobs_wait, m.stalled = state.n_waiting > 0, state.n_stalled
     numbers = np.flatnonzero(
         (store.arrays["servers"][:, st.STATUS] == st.DRAINING) & (store.arrays["servers"][:, st.COUNT] == 0)
     )
     for number in numbers.tolist():
         loop.take_away(state, a, m, number)
     if not goes_on:
-        loop.close_event(state, a, m, 0.0, NOBODY, False)
+        loop.close_event(state, a, m, 0.0, NONE, False)
 
 
 @kernel
 def _expect_ends(a: Agenda, first: int, ends: F8) -> None:
     """Jobs from number `first` on end then."""
     for n in range(len(ends)):
-        expect_end(a, first + n, ends[n], NOBODY)
+        expect_end(a, first + n, ends[n], NONE)
 
 
 def _record(store: Store, meters: MeterStore, arrivals: F8, durations: F8, W: int, started: list[float]) -> None:

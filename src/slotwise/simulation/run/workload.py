@@ -8,7 +8,7 @@ from slotwise.model import Scenario
 from slotwise.region.ray import Columns
 from slotwise.theory.load import scaled_rates
 from slotwise.workloads.jobs import Jobs, jobs_from_laws
-from slotwise.workloads.window import Running, in_words, window_of
+from slotwise.workloads.window import JobsAtStart, in_words, window_of
 
 
 def jobs_of(scenario: Scenario, columns: Columns | None = None) -> Jobs:
@@ -31,7 +31,7 @@ def window_words(scenario: Scenario, source: Jobs | None = None) -> str:
     assert chunk.demand is not None
     first = jobs.open(np.random.SeedSequence(0)).next(jobs.running) if jobs.running else None
     running = (
-        Running(first.duration, first.demand.astype(np.float64)) if first and first.demand is not None else None
+        JobsAtStart(first.duration, first.demand.astype(np.float64)) if first and first.demand is not None else None
     )
     seen = window_of(chunk.time, chunk.duration, chunk.demand.astype(np.float64), running)
     counts = np.array([server.count for server in scenario.cluster.servers])

@@ -16,29 +16,29 @@ import polars as pl
 from slotwise.errors import InputError
 from slotwise.workloads.traces.importing import Format, Intake, Reading
 from slotwise.workloads.traces.schema import Servers, TraceMeta
-from slotwise.workloads.traces.tables import Column
+from slotwise.workloads.traces.tables import ColumnRule
 
 LAYOUT_2017 = ["start", "end", "job", "task", "instances", "status", "cpu", "memory"]
 LAYOUT_2018 = ["task", "instances", "job", "type", "status", "start", "end", "cpu", "memory"]
 TASKS = [
-    Column("start", int),
-    Column("end", int),
-    Column("job", str),
-    Column("task", str),
-    Column("instances", int, required=False, low=0),
-    Column("status", str),
-    Column("cpu", float, required=False, low=0),
-    Column("memory", float, required=False, low=0),
+    ColumnRule("start", int),
+    ColumnRule("end", int),
+    ColumnRule("job", str),
+    ColumnRule("task", str),
+    ColumnRule("instances", int, required=False, low=0),
+    ColumnRule("status", str),
+    ColumnRule("cpu", float, required=False, low=0),
+    ColumnRule("memory", float, required=False, low=0),
 ]
 SERVERS_2017 = ["time", "machine", "event", "detail", "cpu", "memory", "disk"]
 SERVERS_2018 = ["machine", "time", "domain1", "domain2", "cpu", "memory", "status"]
 SERVERS = [
-    Column("machine", str),
-    Column("cpu", float, required=False, low=0),
-    Column("memory", float, required=False, low=0),
+    ColumnRule("machine", str),
+    ColumnRule("cpu", float, required=False, low=0),
+    ColumnRule("memory", float, required=False, low=0),
 ]
-CENTI = 100.0
-MOST_INSTANCES = 100_000_000
+CENTI = 100.0  # the trace counts hundredths of a core
+MOST_INSTANCES = 100_000_000  # jobs of one trace: more do not fit into memory
 
 
 def _instances(intake: Intake) -> bool:
@@ -142,23 +142,23 @@ def _batch_reader(intake: Intake, year: int) -> Reading:
 
 
 PODS = [
-    Column("name", str),
-    Column("cpu_milli", float, low=0),
-    Column("memory_mib", float, low=0),
-    Column("num_gpu", float, low=0),
-    Column("gpu_milli", float, low=0),
-    Column("qos", str, required=False),
-    Column("pod_phase", str),
-    Column("creation_time", float, low=0),
-    Column("deletion_time", float, required=False, low=0),
-    Column("scheduled_time", float, required=False, low=0),
+    ColumnRule("name", str),
+    ColumnRule("cpu_milli", float, low=0),
+    ColumnRule("memory_mib", float, low=0),
+    ColumnRule("num_gpu", float, low=0),
+    ColumnRule("gpu_milli", float, low=0),
+    ColumnRule("qos", str, required=False),
+    ColumnRule("pod_phase", str),
+    ColumnRule("creation_time", float, low=0),
+    ColumnRule("deletion_time", float, required=False, low=0),
+    ColumnRule("scheduled_time", float, required=False, low=0),
 ]
 NODES = [
-    Column("sn", str),
-    Column("cpu_milli", float, low=0),
-    Column("memory_mib", float, low=0),
-    Column("gpu", float, low=0),
-    Column("model", str, required=False),
+    ColumnRule("sn", str),
+    ColumnRule("cpu_milli", float, low=0),
+    ColumnRule("memory_mib", float, low=0),
+    ColumnRule("gpu", float, low=0),
+    ColumnRule("model", str, required=False),
 ]
 
 
@@ -191,13 +191,13 @@ def _pods(intake: Intake, paths: list[Path]) -> Iterator[pl.DataFrame]:
 
 def _read_gpu(intake: Intake) -> Reading:
     pods, nodes = _split(intake, "openb_pod_list", "node_list")
-    if len(pods) > 1:  # the others are samples of the default list
+    if len(pods) > 1:  # all lists but the default one are samples of it
         default = [path for path in pods if "default" in path.name]
         if len(default) != 1 or all(path.is_file() for path in intake.paths):
             raise InputError(
                 "several pod lists",
                 where=str(pods[0].parent),
-                remedy="name one; the others are samples of the default",
+                remedy="name one; all other lists are samples of the default",
             )
         pods = default
     groups: list[Servers] = []

@@ -20,12 +20,12 @@ import polars as pl
 
 from slotwise.errors import InputError
 from slotwise.workloads.traces.importing import Format, Intake, Reading
-from slotwise.workloads.traces.records import Field, plain_suffix, read_records
+from slotwise.workloads.traces.records import RecordField, plain_suffix, read_records
 from slotwise.workloads.traces.schema import DEMAND, TraceMeta
-from slotwise.workloads.traces.tables import Column
+from slotwise.workloads.traces.tables import ColumnRule
 
-TICK = 300.0
-DAY = 86_400.0
+TICK = 300.0  # seconds: the resolution of the trace
+DAY = 86_400.0  # seconds
 BUCKETS = {">24": 30.0, ">64": 70.0}
 
 LAYOUT = [
@@ -42,21 +42,21 @@ LAYOUT = [
     "memory",
 ]
 VMS = [
-    Column("vm", str),
-    Column("subscription", str),
-    Column("deployment", str),
-    Column("created", float, low=0),
-    Column("deleted", float, low=0),
-    Column("cores", str),
-    Column("memory", str),
+    ColumnRule("vm", str),
+    ColumnRule("subscription", str),
+    ColumnRule("deployment", str),
+    ColumnRule("created", float, low=0),
+    ColumnRule("deleted", float, low=0),
+    ColumnRule("cores", str),
+    ColumnRule("memory", str),
 ]
 BINNED = [
-    Field(Column("arrival", float, low=0), ("arrival_s",)),
-    Field(Column("batch", int), ("batch",)),
-    Field(Column("cores", float, low=0), ("vcpu",)),
-    Field(Column("memory", float, low=0), ("mem_gb",)),
-    Field(Column("censored", str), ("censored",)),
-    Field(Column("duration", float, low=0), ("duration_s",)),
+    RecordField(ColumnRule("arrival", float, low=0), ("arrival_s",)),
+    RecordField(ColumnRule("batch", int), ("batch",)),
+    RecordField(ColumnRule("cores", float, low=0), ("vcpu",)),
+    RecordField(ColumnRule("memory", float, low=0), ("mem_gb",)),
+    RecordField(ColumnRule("censored", str), ("censored",)),
+    RecordField(ColumnRule("duration", float, low=0), ("duration_s",)),
 ]
 
 

@@ -1,10 +1,10 @@
 """Any table with named columns, CSV or Parquet: say which column is what.
 
-The option `map` is a mapping from the schema's names to the table's: `arrival`, then `duration` or `end` (and
-`start`, where a job waited before it ran), `demand.<resource>` for each resource, and any of the optional columns.
-Without it the table's columns must bear the schema's names. `time_unit` is s (default), ms, us, ns, min, h, d,
-`iso` for times such as 2024-01-31T12:00:00+02:00, or a format such as `%d/%m/%Y %H:%M`. `separator` is what stands
-between the fields of a CSV (default `,`; `tab` for a tab).
+The option `map` is a mapping from the schema's names to the table's: `arrival`, then `duration` or `end`,
+`demand.<resource>` for each resource, and any of the optional columns. If jobs waited before they ran, `end` needs
+`start` beside it. Without it the table's columns must bear the schema's names. `time_unit` is s (default), ms, us, ns,
+min, h, d, `iso` for times such as 2024-01-31T12:00:00+02:00, or a format such as `%d/%m/%Y %H:%M`. `separator` is what
+stands between the fields of a CSV (default `,`; `tab` for a tab).
 
 An empty `end` means that the job still ran at the last moment that the table knows of: it is kept with the time
 until then, marked as censored. An empty `start` means that it never ran: it is left out.
@@ -21,9 +21,9 @@ from slotwise.errors import InputError
 from slotwise.model.units import SECONDS
 from slotwise.workloads.traces import times
 from slotwise.workloads.traces.importing import Format, Intake, Reading
-from slotwise.workloads.traces.records import Field, plain_suffix, read_records
+from slotwise.workloads.traces.records import RecordField, plain_suffix, read_records
 from slotwise.workloads.traces.schema import DEMAND, OPTIONAL, UNKNOWN_UNIT, TraceMeta
-from slotwise.workloads.traces.tables import Column, blocks, fields_of, header_of
+from slotwise.workloads.traces.tables import ColumnRule, blocks, fields_of, header_of
 
 UNITS = SECONDS | {"us": 1e-6, "ns": 1e-9}
 TIMES = ("arrival", "start", "end")
@@ -111,20 +111,20 @@ def _check_dates(intake: Intake, mapping: dict[str, str], row: dict[str, str], u
             )
 
 
-def _fields(mapping: dict[str, str], texts: set[str]) -> list[Field]:
+def _fields(mapping: dict[str, str], texts: set[str]) -> list[RecordField]:
     fields = []
     for name, column in mapping.items():
         if name in TIMES:
-            spec = Column(name, str if name in texts else float, required=name == "arrival")
+            spec = ColumnRule(name, str if name in texts else float, required=name == "arrival")
         elif name == "duration":
-            spec = Column(name, float)
+            spec = ColumnRule(name, float)
         elif name.startswith(DEMAND):
-            spec = Column(name, float, low=0)
+            spec = ColumnRule(name, float, low=0)
         elif name in ("batch", "priority"):
-            spec = Column(name, int, required=False)
+            spec = ColumnRule(name, int, required=False)
         else:
-            spec = Column(name, str, required=False)
-        fields.append(Field(spec, (column,)))
+            spec = ColumnRule(name, str, required=False)
+        fields.append(RecordField(spec, (column,)))
     return fields
 
 

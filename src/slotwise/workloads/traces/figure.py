@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,7 +16,7 @@ from slotwise.workloads.traces.schema import Trace
 from slotwise.workloads.traces.summary import counts_in_windows, dispersion
 
 WIDTHS = (1, 5, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 2 * 3600, 6 * 3600, 86_400, 7 * 86_400)
-MOST_WINDOWS = 120
+MOST_WINDOWS = 120  # bars of one figure
 INK, SOFT, LINE = "#1f2933", "#7b8794", "#e4e7eb"
 TICKS = {
     "days": [1, 2, 5, 10],
@@ -72,44 +74,12 @@ def arrivals_figure(trace: Trace, width: float | None = None) -> Figure:
     with matplotlib.rc_context({"font.family": "DejaVu Sans", "font.size": 10, "svg.fonttype": "path"}):
         figure = Figure(figsize=(9, 5.4), layout=ConstrainedLayoutEngine(h_pad=0.09, w_pad=0.09), facecolor="white")
         top, low = figure.subplots(2, 1, sharex=True, height_ratios=(2.1, 1))
-        top.stairs(counts, edges, fill=True, color=COLOURS[0], alpha=0.16, linewidth=0)
-        top.stairs(counts, edges, color=COLOURS[0], linewidth=1.6)
-        top.axhline(counts.mean(), color=SOFT, linewidth=1, linestyle=(0, (4, 3)))
-        top.annotate(
-            f"mean\n{counts.mean():,.0f}",
-            (1, counts.mean()),
-            xycoords=("axes fraction", "data"),
-            xytext=(6, 0),
-            textcoords="offset points",
-            va="center",
-            color=SOFT,
-            fontsize=9,
-        )
-        top.set_ylabel(f"arrivals per {in_words(width)}")
-        top.set_ylim(0, counts.max() * 1.08)
-        moments = np.linspace(0, trace.span, 600)
-        load = in_use(trace, moments)
-        for r, name in enumerate(trace.resources):
-            room = trace.meta.capacity.get(name)
-            scale = room if room else max(float(load[:, r].max()), 1e-300)
-            low.plot(moments / unit, load[:, r] / scale, color=COLOURS[r % len(COLOURS)], linewidth=1.4, label=name)
-        known = all(name in trace.meta.capacity for name in trace.resources)
-        low.set_ylabel("in use (servers)" if known else "in use (of peak)")
+        _draw_counts(top, counts, edges, f"arrivals per {in_words(width)}")
+        _draw_use(low, trace, unit)
         low.set_xlabel(f"{word} from the first arrival")
-        low.set_ylim(bottom=0)
         low.set_xlim(0, edges[-1])
         low.xaxis.set_major_locator(MaxNLocator(nbins=12, steps=TICKS[word]))
         top.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-        low.yaxis.set_major_locator(MaxNLocator(nbins=4))
-        low.legend(
-            frameon=False,
-            fontsize=9,
-            loc="lower left",
-            bbox_to_anchor=(-0.01, 0.94),
-            ncols=len(trace.resources),
-            labelcolor=INK,
-            handlelength=1.4,
-        )
         for axes in (top, low):
             _plain(axes)
         idc = dispersion(trace.arrival, width)
@@ -123,6 +93,48 @@ def arrivals_figure(trace: Trace, width: float | None = None) -> Figure:
             color=INK,
         )
     return figure
+
+
+def _draw_counts(axes: Axes, counts: NDArray[np.int64], edges: NDArray[Any], label: str) -> None:
+    """Draw the arrivals of each window, and their mean."""
+    axes.stairs(counts, edges, fill=True, color=COLOURS[0], alpha=0.16, linewidth=0)
+    axes.stairs(counts, edges, color=COLOURS[0], linewidth=1.6)
+    axes.axhline(counts.mean(), color=SOFT, linewidth=1, linestyle=(0, (4, 3)))
+    axes.annotate(
+        f"mean\n{counts.mean():,.0f}",
+        (1, counts.mean()),
+        xycoords=("axes fraction", "data"),
+        xytext=(6, 0),
+        textcoords="offset points",
+        va="center",
+        color=SOFT,
+        fontsize=9,
+    )
+    axes.set_ylabel(label)
+    axes.set_ylim(0, counts.max() * 1.08)
+
+
+def _draw_use(axes: Axes, trace: Trace, unit: float) -> None:
+    """Draw the resources in use if every job started on its arrival."""
+    moments = np.linspace(0, trace.span, 600)
+    load = in_use(trace, moments)
+    for r, name in enumerate(trace.resources):
+        room = trace.meta.capacity.get(name)
+        scale = room if room else max(float(load[:, r].max()), 1e-300)
+        axes.plot(moments / unit, load[:, r] / scale, color=COLOURS[r % len(COLOURS)], linewidth=1.4, label=name)
+    known = all(name in trace.meta.capacity for name in trace.resources)
+    axes.set_ylabel("in use (servers)" if known else "in use (of peak)")
+    axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=4))
+    axes.legend(
+        frameon=False,
+        fontsize=9,
+        loc="lower left",
+        bbox_to_anchor=(-0.01, 0.94),
+        ncols=len(trace.resources),
+        labelcolor=INK,
+        handlelength=1.4,
+    )
 
 
 def _plain(axes: Axes) -> None:

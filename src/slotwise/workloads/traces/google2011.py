@@ -2,8 +2,8 @@
 
 Give the parts, a directory of them, or the directory that holds `task_events` and `machine_events`. Times are
 microseconds; 0 stands for "before the trace" and 2^63 - 1 for "after it". CPU and memory are parts of the largest
-machine. As in section 7.3 of the paper, a job is one life cycle without interruption; with `interrupted = keep`,
-life cycles cut short by an eviction, a failure, a kill or the trace's end are jobs too, marked as censored.
+machine. As in section 7.3 of the paper, a job is one life cycle without interruption. With `interrupted = keep`, life
+cycles cut short by an eviction, a failure, a kill or the trace's end are jobs too, marked as censored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from slotwise.errors import InputError
 from slotwise.workloads.traces.importing import Format, Intake, Reading
 from slotwise.workloads.traces.lifecycle import FINISH, SCHEDULE, STOP, SUBMIT, UPDATE, LifeCycles
 from slotwise.workloads.traces.schema import Servers, TraceMeta
-from slotwise.workloads.traces.tables import BadRows, Column, blocks, fields_of, parse
+from slotwise.workloads.traces.tables import BadRows, ColumnRule, blocks, fields_of, parse
 
 AFTER_THE_TRACE = 2**63 - 1
 
@@ -40,26 +40,26 @@ LAYOUT = [
     "constraint",
 ]
 EVENTS = [
-    Column("time", int, low=0),
-    Column("job", int, low=0),
-    Column("task", int, low=0),
-    Column("event", int, low=0),
-    Column("tenant", str, required=False, few=True),
-    Column("priority", int, required=False),
-    Column("cpu", float, required=False, low=0),
-    Column("memory", float, required=False, low=0),
-    Column("constraint", int, required=False),  # the last one: where it is there, the line is whole
+    ColumnRule("time", int, low=0),
+    ColumnRule("job", int, low=0),
+    ColumnRule("task", int, low=0),
+    ColumnRule("event", int, low=0),
+    ColumnRule("tenant", str, required=False, few=True),
+    ColumnRule("priority", int, required=False),
+    ColumnRule("cpu", float, required=False, low=0),
+    ColumnRule("memory", float, required=False, low=0),
+    ColumnRule("constraint", int, required=False),  # the last one: where it is there, the line is whole
 ]
 # SUBMIT, SCHEDULE, EVICT, FAIL, FINISH, KILL, LOST; 7 and 8 update a task and end nothing.
 CODES = np.array([SUBMIT, SCHEDULE, STOP, STOP, FINISH, STOP, STOP, UPDATE, UPDATE], dtype=np.int8)
 
 MACHINES = [
-    Column("time", int, low=0),
-    Column("machine", int),
-    Column("event", int),
-    Column("platform", str),
-    Column("cpu", float, required=False, low=0),
-    Column("memory", float, required=False, low=0),
+    ColumnRule("time", int, low=0),
+    ColumnRule("machine", int),
+    ColumnRule("event", int),
+    ColumnRule("platform", str),
+    ColumnRule("cpu", float, required=False, low=0),
+    ColumnRule("memory", float, required=False, low=0),
 ]
 
 

@@ -17,9 +17,9 @@ from slotwise.errors import InputError
 from slotwise.workloads.traces.google2011 import AFTER_THE_TRACE
 from slotwise.workloads.traces.importing import Format, Intake, Reading
 from slotwise.workloads.traces.lifecycle import FINISH, SCHEDULE, STOP, SUBMIT, UPDATE, LifeCycles
-from slotwise.workloads.traces.records import Field, read_records
+from slotwise.workloads.traces.records import RecordField, read_records
 from slotwise.workloads.traces.schema import Servers, TraceMeta
-from slotwise.workloads.traces.tables import Column
+from slotwise.workloads.traces.tables import ColumnRule
 
 NAMES = [
     "SUBMIT",
@@ -38,22 +38,25 @@ MEANING = [SUBMIT, UPDATE, UPDATE, SCHEDULE, STOP, STOP, FINISH, STOP, STOP, UPD
 CODES = {**dict(zip(NAMES, MEANING, strict=True)), **{str(i): code for i, code in enumerate(MEANING)}}
 
 INSTANCES = [
-    Field(Column("time", int, low=0), ("time",)),
-    Field(Column("type", str), ("type",)),
-    Field(Column("job", int, low=0), ("collection_id",)),
-    Field(Column("task", int, low=0), ("instance_index",)),
-    Field(Column("collection_type", str, required=False), ("collection_type",), present=False),
-    Field(Column("priority", int, required=False), ("priority",), present=False),
-    Field(Column("cpu", float, required=False, low=0), ("resource_request.cpus", "cpus")),
-    Field(Column("memory", float, required=False, low=0), ("resource_request.memory", "memory")),
+    RecordField(ColumnRule("time", int, low=0), ("time",)),
+    RecordField(ColumnRule("type", str), ("type",)),
+    RecordField(ColumnRule("job", int, low=0), ("collection_id",)),
+    RecordField(ColumnRule("task", int, low=0), ("instance_index",)),
+    RecordField(ColumnRule("collection_type", str, required=False), ("collection_type",), present=False),
+    RecordField(ColumnRule("priority", int, required=False), ("priority",), present=False),
+    RecordField(ColumnRule("cpu", float, required=False, low=0), ("resource_request.cpus", "cpus")),
+    RecordField(ColumnRule("memory", float, required=False, low=0), ("resource_request.memory", "memory")),
 ]
-COLLECTIONS = [Field(Column("job", int), ("collection_id",)), Field(Column("tenant", str), ("user",))]
+COLLECTIONS = [
+    RecordField(ColumnRule("job", int), ("collection_id",)),
+    RecordField(ColumnRule("tenant", str), ("user",)),
+]
 MACHINES = [
-    Field(Column("time", int, low=0), ("time",)),
-    Field(Column("machine", int), ("machine_id",)),
-    Field(Column("type", str), ("type",)),
-    Field(Column("cpu", float, required=False, low=0), ("capacity.cpus", "cpus")),
-    Field(Column("memory", float, required=False, low=0), ("capacity.memory", "memory")),
+    RecordField(ColumnRule("time", int, low=0), ("time",)),
+    RecordField(ColumnRule("machine", int), ("machine_id",)),
+    RecordField(ColumnRule("type", str), ("type",)),
+    RecordField(ColumnRule("cpu", float, required=False, low=0), ("capacity.cpus", "cpus")),
+    RecordField(ColumnRule("memory", float, required=False, low=0), ("capacity.memory", "memory")),
 ]
 
 

@@ -1,9 +1,9 @@
 """Bringing a trace in: the source's files, what to do with bad rows, and the jobs in the order of their arrival.
 
-An importer is a function from an `Intake` (files, options, a place to report to) to a `Reading`: the metadata and
-an iterator of tables of jobs, in any order, with arrivals on the source's clock. This module sorts them, moves the
-first arrival to 0 and writes the file. Tables beyond `SPILL` jobs wait on disk and are merged by ranges of arrival
-times, so that memory does not grow with the trace.
+An importer is a function from an `Intake` (files, options, a place to report to) to a `Reading`. A `Reading` has the
+metadata and an iterator of tables of jobs, in any order, with arrivals on the source's clock. This module sorts them,
+moves the first arrival to 0 and writes the file. Tables beyond `SPILL` jobs wait on disk and are merged by ranges of
+arrival times, so that memory does not grow with the trace.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from slotwise.workloads.traces.schema import METADATA_KEY, Trace, TraceMeta, fau
 from slotwise.workloads.traces.tables import (
     BadRowError,
     BadRows,
-    Column,
+    ColumnRule,
     blocks,
     header_of,
     parse,
     without_first_line,
 )
 
-SPILL = 500_000
-RANGE = 500_000
+SPILL = 500_000  # jobs kept in memory, some 50 MB
+RANGE = 500_000  # jobs merged at once
 
 
 @dataclass
@@ -69,7 +69,7 @@ class Intake:
     def table(
         self,
         path: Path,
-        columns: Sequence[Column],
+        columns: Sequence[ColumnRule],
         *,
         layout: Sequence[str] | None = None,
         header: bool | None = False,
@@ -127,7 +127,7 @@ class Intake:
 
 
 def _looks_like_header(
-    block: bytes, columns: Sequence[Column], layout: Sequence[str] | None, separator: str
+    block: bytes, columns: Sequence[ColumnRule], layout: Sequence[str] | None, separator: str
 ) -> bool:
     names = list(layout) if layout is not None else [column.name for column in columns]
     fields = header_of(block, separator)

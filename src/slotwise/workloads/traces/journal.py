@@ -1,10 +1,11 @@
 """The journal of `slotwise serve`: a day of operation as a trace, to be compared under any policy.
 
-Read from the SQLite file of the service, while it runs or not, or from a file of `slotwise backup`, of either database. The oldest situation
-that is kept tells which types there were and who waited and ran; the rows behind it tell what happened. A job runs from the moment that its engine
-told, or from its placement, until its end; one that was stopped by its user, or still runs, is censored; one that never started is left
-out. A job that lost its server and was executed again counts from its last start; one that ran when the oldest situation was kept counts from its
-placement.
+Read from the SQLite file of the service, while it runs or not, or from a file of `slotwise backup`, of either database.
+The oldest situation that is kept tells the types, the waiting jobs and the running jobs; the rows behind it tell what
+happened. A job runs from the moment that its engine told, or from its placement, until its end. A job that was stopped
+by its user, or still runs, is censored. A job that never started is left out. A job that lost its server and was
+executed again counts from its last start. Each attempt of a retried job is a job of its own. A job that ran when the
+oldest situation was kept counts from its placement.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ class Tale:
         self.resources: list[str] = situation["resources"]
         self._order = self.resources
         self.jobs: dict[int, Known] = {}
+        self.retried: list[tuple[int, Known]] = []
+        """attempts of jobs that were submitted again"""
         self.last = float(situation["now"])
         self._sizes: dict[str, tuple[float, ...]] = {}
         self._classes: dict[str, tuple[float, ...]] = {}
@@ -110,12 +113,16 @@ class Tale:
         if kind == "submit":
             size = dict(zip(self.resources, self._sizes[row["type"]], strict=True))
             size |= {name: float(amount) for name, amount in row.get("demand", {}).items()}
+            if row["job"] in self.jobs:
+                self.retried.append((row["job"], self.jobs.pop(row["job"])))
             self.jobs[row["job"]] = Known(float(row["now"]), tuple(size[name] for name in self.resources))
         elif kind in ("complete", "stop"):
             one = self.jobs[row["job"]]
             one.ended, one.stopped = float(note.get("ended", time)), kind == "stop"
         elif kind == "started":
             self.jobs[row["job"]].started = time
+        elif kind == "cancel" and "held" in note:  # it is submitted once more
+            del self.jobs[row["job"]]
         elif kind in ("requeue", "cancel"):
             self.jobs[row["job"]].started = None
         elif kind == "change":
@@ -179,15 +186,16 @@ def _tale(intake: Intake, path: Path) -> Tale:
 
 
 def _frame(intake: Intake, tale: Tale) -> Iterator[pl.DataFrame]:
-    began = {number: one for number, one in tale.jobs.items() if one.started is not None}
-    if len(began) < len(tale.jobs):
-        intake.left_out["jobs that never started"] += len(tale.jobs) - len(began)
+    told = [*tale.retried, *tale.jobs.items()]
+    began = [(number, one) for number, one in told if one.started is not None]
+    if len(began) < len(told):
+        intake.left_out["jobs that never started"] += len(told) - len(began)
     if not intake.keep:
-        ended = {number: one for number, one in began.items() if one.ended is not None and not one.stopped}
+        ended = [(number, one) for number, one in began if one.ended is not None and not one.stopped]
         if len(ended) < len(began):
             intake.left_out["jobs that did not come to their end"] += len(began) - len(ended)
         began = ended
-    jobs = list(began.values())
+    jobs = [one for _, one in began]
     ends = [tale.last if one.ended is None else one.ended for one in jobs]
     yield pl.DataFrame(
         {
@@ -201,7 +209,7 @@ def _frame(intake: Intake, tale: Tale) -> Iterator[pl.DataFrame]:
                 for r, name in enumerate(tale.resources)
             },
             "censored": pl.Series([one.ended is None or one.stopped for one in jobs], dtype=pl.Boolean),
-            "id": pl.Series(list(began), dtype=pl.Int64),
+            "id": pl.Series([number for number, _ in began], dtype=pl.Int64),
         }
     )
 

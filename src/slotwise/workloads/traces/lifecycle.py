@@ -1,11 +1,11 @@
 """Jobs from events: SUBMIT, SCHEDULE, then an end, of one task, with nothing between.
 
-Sort the events by task and, within a task, in their order of time. A job is then three rows in a run: with the
-event codes e, an end at row i is a job when e[i-2] = SUBMIT, e[i-1] = SCHEDULE and all three are of one task. It
-arrives at the SUBMIT, its duration is the end minus the SCHEDULE, and it asks for what the SUBMIT says.
+Sort the events by task and, within a task, in their order of time. A job is then three rows in a run. With the event
+codes e, an end at row i is a job when e[i-2] = SUBMIT, e[i-1] = SCHEDULE and all three rows are of one task. It arrives
+at the SUBMIT, its duration is the end minus the SCHEDULE, and it asks for what the SUBMIT says.
 
-Events come in blocks in the order of time. What is still open at the end of a block (at most two rows a task) waits
-for the next one; nothing else is kept, so memory grows with the open tasks and not with the trace.
+Events come in blocks in the order of time. Tasks that are still open at the end of a block, with at most two rows each,
+wait for the next block. Nothing else is kept, so memory grows with the open tasks and not with the trace.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SUBMIT, SCHEDULE, FINISH, STOP, UPDATE = 0, 1, 2, 3, 4
 
 MICROS = 1e6  # in a second; dividing by it rounds once, multiplying by 1e-6 twice
 INDEX_BITS = 20
-LEAST_ROWS = 300_000
+LEAST_ROWS = 300_000  # held before they are sorted: sorting each block would take longer
 
 # What `LifeCycles.feed` wants; times are integers in microseconds.
 COLUMNS = ["time", "job", "task", "event", "tenant", "priority", "cpu", "memory", "file", "line"]

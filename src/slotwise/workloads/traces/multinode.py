@@ -19,7 +19,7 @@ import polars as pl
 from slotwise.errors import InputError
 from slotwise.workloads.traces.importing import Intake
 
-MOST_PARTS = 100_000_000
+MOST_PARTS = 100_000_000  # jobs of one trace: more do not fit into memory
 WAYS = ("whole", "parts", "drop", "refuse")
 
 

@@ -16,16 +16,16 @@ import polars as pl
 
 from slotwise.errors import InputError
 from slotwise.workloads.traces.importing import Intake
-from slotwise.workloads.traces.tables import Column, blocks, header_of
+from slotwise.workloads.traces.tables import ColumnRule, blocks, header_of
 
 JSON_NAMES = (".json", ".jsonl", ".ndjson")
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class RecordField:
     """A column under any of `names`; `present` False: a file may do without it."""
 
-    column: Column
+    column: ColumnRule
     names: tuple[str, ...]
     present: bool = True
 
@@ -36,7 +36,7 @@ def plain_suffix(path: Path) -> str:
 
 
 def read_records(
-    intake: Intake, path: Path, fields: Sequence[Field], separator: str = ",", null_values: Sequence[str] = ()
+    intake: Intake, path: Path, fields: Sequence[RecordField], separator: str = ",", null_values: Sequence[str] = ()
 ) -> pl.DataFrame:
     """The fields of every record of `path`, typed and checked, with a column `line` (a row number in Parquet).
 
@@ -52,7 +52,7 @@ def read_records(
     return frame
 
 
-def _pick(names: Sequence[str], field: Field, path: Path) -> str | None:
+def _pick(names: Sequence[str], field: RecordField, path: Path) -> str | None:
     spelt = {name: name for name in names}
     for name in names:
         spelt.setdefault(name.replace(".", "_"), name)
@@ -67,14 +67,14 @@ def _pick(names: Sequence[str], field: Field, path: Path) -> str | None:
 
 
 def _from_csv(
-    intake: Intake, path: Path, fields: Sequence[Field], separator: str, null_values: Sequence[str]
+    intake: Intake, path: Path, fields: Sequence[RecordField], separator: str, null_values: Sequence[str]
 ) -> pl.DataFrame:
     first = next(blocks(path, intake.bad, size=1 << 16), None)
     if first is None:
         return _empty(fields)
     names = header_of(first[1], separator)
     chosen = [(field.column, _pick(names, field, path)) for field in fields]
-    columns = [Column(name, c.kind, c.required, c.low, c.few) for c, name in chosen if name is not None]
+    columns = [ColumnRule(name, c.kind, c.required, c.low, c.few) for c, name in chosen if name is not None]
     frame = intake.table(path, columns, header=True, separator=separator, null_values=null_values)
     return frame.select(
         "line",
@@ -82,7 +82,7 @@ def _from_csv(
     )
 
 
-def _from_parquet(intake: Intake, path: Path, fields: Sequence[Field]) -> pl.DataFrame:
+def _from_parquet(intake: Intake, path: Path, fields: Sequence[RecordField]) -> pl.DataFrame:
     try:
         lazy = pl.scan_parquet(path)
         schema = lazy.collect_schema()
@@ -112,7 +112,7 @@ def _flat(schema: dict[str, Any], prefix: str = "", at: pl.Expr | None = None) -
     return out
 
 
-def _typed(intake: Intake, frame: pl.DataFrame, column: Column, path: Path) -> pl.DataFrame:
+def _typed(intake: Intake, frame: pl.DataFrame, column: ColumnRule, path: Path) -> pl.DataFrame:
     """`frame` with one column cast to its type; what does not cast, or is out of range, is a bad row."""
     values = pl.col(column.name)
     if isinstance(frame[column.name].dtype, (pl.Datetime, pl.Date)):
@@ -145,7 +145,7 @@ def _reach(record: Any, name: str) -> Any:
     return record
 
 
-def _from_json(intake: Intake, path: Path, fields: Sequence[Field]) -> pl.DataFrame:
+def _from_json(intake: Intake, path: Path, fields: Sequence[RecordField]) -> pl.DataFrame:
     lines: list[int] = []
     values: list[list[Any]] = [[] for _ in fields]
     for first, block in blocks(path, intake.bad, intake.advance):
@@ -165,7 +165,7 @@ def _from_json(intake: Intake, path: Path, fields: Sequence[Field]) -> pl.DataFr
     return pl.DataFrame({"line": pl.Series("line", lines, dtype=pl.get_index_type()), **data})
 
 
-def _record(intake: Intake, raw: bytes, number: int, path: Path, fields: Sequence[Field]) -> list[Any] | None:
+def _record(intake: Intake, raw: bytes, number: int, path: Path, fields: Sequence[RecordField]) -> list[Any] | None:
     try:
         record = json.loads(raw)
     except ValueError as problem:
@@ -185,6 +185,6 @@ def _record(intake: Intake, raw: bytes, number: int, path: Path, fields: Sequenc
     return row
 
 
-def _empty(fields: Sequence[Field]) -> pl.DataFrame:
+def _empty(fields: Sequence[RecordField]) -> pl.DataFrame:
     schema: dict[str, Any] = {"line": pl.get_index_type(), **{f.column.name: f.column.dtype for f in fields}}
     return pl.DataFrame(schema=schema)

@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 UNIX = "Unix time"
 MONDAY = 4 * 86_400.0  # 1970-01-01 was a Thursday
 STEPS = {"day": 24, "week": 168}
-DIGITS = 4
+DIGITS = 4  # of a rate that is written
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 """The trace: one table of jobs, sorted by arrival, and what its numbers mean.
 
-A job n arrives at a_n >= 0 (seconds after the trace's origin, a_1 <= a_2 <= ...), runs for d_n > 0 seconds once it
-is started, and asks for w_n in R^R, w_n >= 0, all the while. On disk it is one Parquet file:
+A job n arrives at a_n >= 0, in seconds after the trace's origin, a_1 <= a_2 <= ... Once started it runs for d_n > 0
+seconds, and asks for w_n in R^R, w_n >= 0, all the while. On disk it is one Parquet file:
 
 | column | type | |
 |---|---|---|
@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from slotwise.errors import InputError
 from slotwise.files import whole
 
-VERSION = 1
+VERSION = 1  # of the format
 METADATA_KEY = "slotwise"
 DEMAND = "demand."
 UNKNOWN_UNIT = "as in the source"  # the unit of a resource where a source does not say
@@ -201,8 +201,8 @@ class Trace:
 
     @property
     def estimate(self) -> NDArray[np.float64] | None:
-        """How long users expected their jobs to run; None where nobody has said. One who has not is held to expect the longest that anybody does: how long the job
-        ran is what no scheduler is told."""
+        """How long users expected their jobs to run; None if the trace has no estimates. A job without an estimate gets
+        the longest one in the trace: its true duration is what no scheduler is told."""
         if "estimate" not in self.frame.columns or self.frame["estimate"].is_null().all():
             return None
         told = self.frame["estimate"]

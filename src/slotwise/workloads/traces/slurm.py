@@ -18,9 +18,9 @@ import polars as pl
 from slotwise.errors import InputError
 from slotwise.workloads.traces import multinode
 from slotwise.workloads.traces.importing import Format, Intake, Reading
-from slotwise.workloads.traces.records import Field, read_records
+from slotwise.workloads.traces.records import RecordField, read_records
 from slotwise.workloads.traces.schema import TraceMeta
-from slotwise.workloads.traces.tables import Column
+from slotwise.workloads.traces.tables import ColumnRule
 
 SCALE = {"": 2.0**20, "K": 2.0**10, "M": 2.0**20, "G": 2.0**30, "T": 2.0**40, "P": 2.0**50}
 GIB = 2.0**30
@@ -32,8 +32,8 @@ UNKNOWN = ["Unknown", "None", "N/A", "None assigned", ""]
 DEMANDS = ("demand.cpu", "demand.memory", "demand.gpu")
 
 
-def _text(name: str, *aliases: str, present: bool = False) -> Field:
-    return Field(Column(name, str, required=present), (name, *aliases), present)
+def _text(name: str, *aliases: str, present: bool = False) -> RecordField:
+    return RecordField(ColumnRule(name, str, required=present), (name, *aliases), present)
 
 
 FIELDS = [

@@ -1,9 +1,9 @@
 """What a trace is like, in a few numbers.
 
-Burstiness is the index of dispersion of counts: with N_w the arrivals in a window of w seconds,
-IDC(w) = Var N_w / E N_w. It is 1 at every w for a Poisson process and grows with w where the rate itself wanders.
-The offered load of a resource is sum_n d_n w_n / T, T the span from the first arrival to the last: the amount in
-use on average if every job started at once, and with the capacity of a server, how many servers that is.
+Burstiness is the index of dispersion of counts: with N_w the arrivals in a window of w seconds, IDC(w) = Var N_w / E
+N_w. It is 1 at every w for a Poisson process and grows with w where the rate itself wanders. The offered load of a
+resource is sum_n d_n w_n / T, where T is the span from the first arrival to the last. It is the amount in use on
+average if every job started at once; divided by the capacity of a server, it is a number of servers.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from slotwise.workloads.window import in_words, window_of
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 WINDOWS = (60.0, 300.0, 1200.0, 3600.0)
-TWENTY_MINUTES = 1200.0
-SHAPES = 8
+TWENTY_MINUTES = 1200.0  # seconds: the window of the paper
+SHAPES = 8  # demands that are listed, the most frequent ones
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,24 @@ def offered_load(trace: Trace) -> dict[str, float]:
     return {name: float(total[r]) for r, name in enumerate(trace.resources)}
 
 
+def _batches(trace: Trace) -> dict[str, float] | None:
+    """Return how many jobs were submitted together, if the trace says so."""
+    frame = trace.frame
+    if "batch" not in frame.columns or frame["batch"].null_count() == len(trace):
+        return None
+    sizes = frame["batch"].drop_nulls().value_counts()["count"].to_numpy().astype(np.float64)
+    return {"count": float(len(sizes)), "mean": float(sizes.mean()), "max": float(sizes.max())}
+
+
+def _priorities(trace: Trace) -> dict[str, float] | None:
+    """Return the share of each priority, if the trace has priorities."""
+    frame = trace.frame
+    if "priority" not in frame.columns or frame["priority"].null_count() == len(trace):
+        return None
+    counts = frame["priority"].drop_nulls().value_counts().sort("priority")
+    return {str(p): c / len(trace) for p, c in counts.iter_rows()}
+
+
 def summarise(trace: Trace, capacity: Mapping[str, float] | None = None) -> Summary:
     """Everything above for one trace."""
     if not len(trace):
@@ -125,14 +143,6 @@ def summarise(trace: Trace, capacity: Mapping[str, float] | None = None) -> Summ
     room = {**trace.meta.capacity, **(capacity or {})}
     seen = window_of(trace.arrival, trace.duration, trace.demands())
     one = np.array([float(room.get(name, 0.0)) for name in trace.resources])
-    batches = None
-    if "batch" in frame.columns and frame["batch"].null_count() < len(trace):
-        sizes = frame["batch"].drop_nulls().value_counts()["count"].to_numpy().astype(np.float64)
-        batches = {"count": float(len(sizes)), "mean": float(sizes.mean()), "max": float(sizes.max())}
-    priorities = None
-    if "priority" in frame.columns and frame["priority"].null_count() < len(trace):
-        counts = frame["priority"].drop_nulls().value_counts().sort("priority")
-        priorities = {str(p): c / len(trace) for p, c in counts.iter_rows()}
     return Summary(
         name=trace.name,
         source=trace.meta.source,
@@ -164,10 +174,10 @@ def summarise(trace: Trace, capacity: Mapping[str, float] | None = None) -> Summ
             for r, name in enumerate(trace.resources)
         },
         window_words=in_words(seen, one) if seen is not None and one.any() else "",
-        batches=batches,
+        batches=_batches(trace),
         tenants=frame["tenant"].n_unique() if "tenant" in frame.columns else None,
         censored=float(frame["censored"].mean() or 0.0) if "censored" in frame.columns else None,  # type: ignore[arg-type]
-        priorities=priorities,
+        priorities=_priorities(trace),
         servers=[{"name": s.name, "count": s.count, "capacity": list(s.capacity)} for s in trace.meta.servers],
         units=dict(trace.meta.units),
         origin=trace.meta.origin,

@@ -1,12 +1,12 @@
 """The Standard Workload Format of the Parallel Workloads Archive: 18 numbers a line, `;` before comments.
 
-A job asks for processors and, where the log says, for memory (field 10, or what it used, field 7). Processors are
-those requested (field 8) or, with the option `processors = allocated`, those it got (field 5); where the one is not
-told, the other. A run that failed or was cancelled (status 0, 5) has ended: its duration is whole. Lines of status 2
-to 4 are parts of a job that has a line of its own, and are left out; one without such a line is censored where it
-was to be continued (2). The standard has memory in kB per processor; some logs have bytes or kB for the whole job, which
-the option `memory` says: `kb-per-cpu` (default), `kb` or `bytes`. The time that was asked for (field 9) is the estimate. Fields
-beyond 18, as some logs have, are not read.
+A job asks for processors and, where the log says, for memory (field 10, or what it used, field 7). Processors are those
+requested (field 8) or, with the option `processors = allocated`, those it got (field 5); where the one is not told, the
+other. A run that failed or was cancelled (status 0, 5) has ended: its duration is whole. Lines of status 2 to 4 are
+parts of a job that has a line of its own, and are left out. A part without such a line is a job; if it was to be
+continued (status 2), the job is censored. The standard has memory in kB per processor; some logs have bytes or kB for
+the whole job, which the option `memory` says: `kb-per-cpu` (default), `kb` or `bytes`. The time that was asked for
+(field 9) is the estimate. Fields beyond 18, as some logs have, are not read.
 
 Servers: a file `LOG.machines` beside the log (number, name, count, processors, speed, memory in kB), or one server
 of the header's MaxProcs, since a parallel job may span the machine. With `nodes = parts` a job that asks for more
@@ -25,14 +25,14 @@ from slotwise.errors import InputError
 from slotwise.workloads.traces import multinode
 from slotwise.workloads.traces.importing import Format, Intake, Reading
 from slotwise.workloads.traces.schema import Servers, TraceMeta
-from slotwise.workloads.traces.tables import Column, blocks
+from slotwise.workloads.traces.tables import ColumnRule, blocks
 
-FIELDS = 18
+FIELDS = 18  # of a line, by the standard
 GIB = float(2**30)
 MEMORY = {"kb-per-cpu": 1024.0, "kb": 1024.0, "bytes": 1.0}
 COMPLETED = [1.0, -1.0]  # or not told
 PARTS = [2.0, 3.0, 4.0]
-TO_BE_CONTINUED = 2.0
+TO_BE_CONTINUED = 2.0  # a status of the standard
 PROCESSORS = {"requested": ("asked_cpu", "got_cpu"), "allocated": ("got_cpu", "asked_cpu")}
 
 PLACES = {
@@ -47,7 +47,7 @@ PLACES = {
     "status": 10,
     "user": 11,
 }
-COLUMNS = [Column(name, int if name in ("id", "status", "user") else float, low=-1) for name in PLACES]
+COLUMNS = [ColumnRule(name, int if name in ("id", "status", "user") else float, low=-1) for name in PLACES]
 
 
 def _parse(intake: Intake, path: Path, header: dict[str, str]) -> pl.DataFrame:
@@ -142,7 +142,7 @@ def _with_processors(intake: Intake, jobs: pl.DataFrame) -> pl.DataFrame:
         other = next(name for name in PROCESSORS if name != choice)
         intake.notes.append(
             f"{differ:,} of {jobs.height:,} jobs got another number of processors than they asked for"
-            f" (up to {ratio.max():g} times): those {choice} are used; --option processors={other} uses the others"
+            f" (up to {ratio.max():g} times): those {choice} are used; --option processors={other} uses the other numbers"
         )
     return jobs.with_columns(
         pl.when(pl.col(first) > 0).then(pl.col(first)).otherwise(pl.col(second)).alias("cpu"),

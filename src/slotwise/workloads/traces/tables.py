@@ -1,8 +1,8 @@
 """Text tables, read in blocks: fast where they are clean, exact about the line where they are not.
 
-A block of some 32 MB ends at a line's end. Polars parses it whole; only a block that it refuses, or that breaks a
-rule of its columns, is read again line by line to say which line is wrong and why. So memory does not grow with the
-file, and nobody pays for good error messages on good files.
+A block of some 32 MB ends at a line's end. Polars parses it whole; only a block that it refuses, or that breaks a rule
+of its columns, is read again line by line to say which line is wrong and why. So memory does not grow with the file,
+and good error messages cost no time on good files.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class BadRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnRule:
     """One column of a text table. `kind` is int, float or str; a number may have a least value `low`.
 
     A text of which there are `few` different ones is kept as a category, 4 bytes a row.
@@ -213,7 +213,7 @@ def without_first_line(block: bytes) -> bytes:
 def parse(
     block: bytes,
     first_line: int,
-    columns: Sequence[Column],
+    columns: Sequence[ColumnRule],
     path: Path,
     bad: BadRows,
     *,
@@ -223,7 +223,7 @@ def parse(
 ) -> pl.DataFrame:
     """The named columns of one block, typed and checked, with a column `line`.
 
-    `layout` names every column of the file in order (by default: just `columns`); those without a `Column` are not
+    `layout` names every column of the file in order (by default: just `columns`); those without a `ColumnRule` are not
     read, but counted: a line with more or fewer fields than the layout is bad.
     """
     names = list(layout) if layout is not None else [column.name for column in columns]
@@ -236,7 +236,7 @@ def parse(
 def _fast(
     block: bytes,
     first_line: int,
-    columns: Sequence[Column],
+    columns: Sequence[ColumnRule],
     names: list[str],
     separator: str,
     null_values: Sequence[str],
@@ -276,7 +276,7 @@ def _fast(
 def _slow(
     block: bytes,
     first_line: int,
-    columns: Sequence[Column],
+    columns: Sequence[ColumnRule],
     names: list[str],
     path: Path,
     bad: BadRows,

@@ -15,7 +15,7 @@ import polars as pl
 from slotwise.errors import InputError
 from slotwise.workloads.traces.schema import OPTIONAL, Trace
 
-BLOCK_SECONDS = 1200.0
+BLOCK_SECONDS = 1200.0  # 20 minutes: bursts that are shorter are kept
 
 
 def _moved(frame: pl.DataFrame) -> tuple[pl.DataFrame, float]:
@@ -153,9 +153,9 @@ def _floor3(value: float) -> float:
 
 def bootstrap(trace: Trace, jobs: int, *, seed: int = 1, block: float = BLOCK_SECONDS) -> Trace:
     """A longer (or another) trace of `jobs` jobs: stretches of `block` seconds of the real one, drawn with
-    replacement and laid end to end (the moving-block bootstrap). Within a stretch every job, batch and burst is as
-    it was, so burstiness is kept up to the block's length; the stretches begin at uniform moments, the end joined
-    to the start, so every job is as likely as any other."""
+    replacement and laid end to end (the moving-block bootstrap). Within a stretch every job, batch and burst is as it
+    was, so burstiness is kept up to the block's length. The stretches begin at uniform moments, the end of the trace
+    joined to its start, so every job is as likely as any other."""
     if jobs < 1:
         raise InputError(f"{jobs} jobs", remedy="ask for 1 or more")
     if not 0 < block <= max(trace.span, 0.0):

@@ -14,6 +14,7 @@ const VIEWS = {
   queues: ["Queues", async () => (await import("./views/queues.js")).Queues],
   jobs: ["Jobs", async () => (await import("./views/jobs.js")).Jobs],
   timeline: ["Timeline", async () => (await import("./views/timeline.js")).Timeline],
+  usage: ["Usage", async () => (await import("./views/usage.js")).Usage],
   whatif: ["What if", async () => (await import("./views/whatif.js")).WhatIf],
   decisions: ["Decisions", async () => (await import("./views/decisions.js")).Decisions],
 };
@@ -22,7 +23,7 @@ const DETAIL = {
   servers: async () => (await import("./views/server.js")).Server,
 };
 
-const THEMES = { auto: "Theme: as the system", light: "Theme: light", dark: "Theme: dark" };
+const THEMES = { auto: ["◐", "Theme: as the system"], light: ["○", "Theme: light"], dark: ["●", "Theme: dark"] };
 
 function useTheme() {
   const [theme, set] = useState(localStorage.getItem("theme") || "auto");
@@ -47,12 +48,16 @@ function Login({ wrong }) {
     <p class="hint"><code>slotwise open --print</code> prints the link instead of opening a browser.</p></main>`;
 }
 
-function Alarms({ board }) {
-  const alarms = board.trouble ? [{ kind: "trouble", text: board.trouble, since: null }] : [];
+/** What needs attention, in one line that is always there, so that nothing moves when an alarm comes or goes. */
+function Alarms({ board, lost }) {
+  const alarms = lost ? [{ kind: "no connection", text: "what is shown is as it was when the connection was lost", since: board.now }] : [];
+  if (board.trouble) alarms.push({ kind: "trouble", text: board.trouble, since: null });
   alarms.push(...board.alarms.filter((one) => one.kind !== "trouble" || !board.trouble));
-  if (!alarms.length) return null;
-  return html`<section class="alarms" aria-label="Alarms"><ul>${alarms.map((one) => html`<li key=${one.kind}>
-    <strong>${one.kind}</strong> ${one.text}${one.since ? html` <span class="hint">since <${Time} at=${one.since} /></span>` : null}</li>`)}</ul></section>`;
+  const told = (one) => html`<strong>${one.kind}</strong> ${one.text}${one.since ? html` <span class="hint">since <${Time} at=${one.since} /></span>` : null}`;
+  if (!alarms.length) return html`<section class="alarms calm" aria-label="Alarms"><p>No alarms</p></section>`;
+  if (alarms.length === 1) return html`<section class="alarms" aria-label="Alarms"><details><summary>${told(alarms[0])}</summary><p class="all">${told(alarms[0])}</p></details></section>`;
+  return html`<section class="alarms" aria-label="Alarms"><details><summary><span class="count">${alarms.length}</span> ${told(alarms[0])}</summary>
+    <ul class="all">${alarms.map((one) => html`<li key=${one.kind}>${told(one)}</li>`)}</ul></details></section>`;
 }
 
 function Frame({ who, signOut }) {
@@ -72,6 +77,7 @@ function Frame({ who, signOut }) {
     document.title = `${title} · Slotwise`;
     return () => { over = true; };
   }, [key]);
+  const [sign, title] = THEMES[theme] || THEMES.auto;
   const away = store.connection !== "live";
   const current = route.name === "servers" ? "" : route.name;
   return html`
@@ -81,14 +87,14 @@ function Frame({ who, signOut }) {
       <nav aria-label="Views"><ul>${Object.entries(VIEWS).map(([name, [title]]) => html`<li key=${name}>
         <a href=${`#/${name}`} aria-current=${current === name ? "page" : null}>${title}</a></li>`)}</ul></nav>
       <div class="corner">
-        <span class=${`link ${away ? "link-away" : ""}`} role="status">${away ? "no connection, trying again" : "live"}</span>
-        <span class="hint">${who.role}${who.tenant === "*" ? "" : `, tenant ${who.tenant}`}</span>
-        <button type="button" onClick=${turnTheme}>${THEMES[theme] || THEMES.auto}</button>
+        <span class=${`link ${away ? "link-away" : ""}`} role="status">${{ live: "live", connecting: "connecting" }[store.connection] || "no connection, trying again"}</span>
+        <span class="hint who" title="Your role">${who.role}${who.tenant === "*" ? "" : `, tenant ${who.tenant}`}</span>
+        <button type="button" class="sign" onClick=${turnTheme} title=${title} aria-label=${title}>${sign}</button>
         <button type="button" onClick=${signOut}>Log out</button>
       </div>
     </header>
-    ${board ? html`<${Alarms} board=${board} />` : null}
-    <main id="main" tabindex="-1">
+    ${board ? html`<${Alarms} board=${board} lost=${store.connection === "lost"} />` : html`<section class="alarms calm" aria-label="Alarms"><p>…</p></section>`}
+    <main id="main" tabindex="-1" class=${store.connection === "lost" ? "stale" : null}>
       <${Problem} error=${error} />
       ${board && view && view.key === key
         ? html`<${view.Found} key=${key} route=${route} who=${who} board=${board} />`

@@ -2,7 +2,7 @@
 
 import { get, signedOut } from "./api.js";
 
-export const STATUS = { up: 0, turning: 1, draining: 2, lost: 3 };
+const TICK = 5; // seconds after which a board without changes is drawn again: ages on it go on
 
 /** The newest board (null before the first), how the connection stands, and who is told of changes. */
 class Store {
@@ -13,6 +13,18 @@ class Store {
     this.listeners = new Set();
     this.source = null;
     this.timer = 0;
+    this.received = 0; // when the newest board came, by the clock of this page
+    this.untold = false;
+    setInterval(() => this.tick(), TICK * 1000);
+    document.addEventListener("visibilitychange", () => { if (!document.hidden && this.untold) this.tell(); });
+  }
+
+  /** Let ages on the board go on while nothing changes. Without a connection they stand still. */
+  tick() {
+    const since = (performance.now() - this.received) / 1000;
+    if (this.connection !== "live" || !this.board || since < TICK) return;
+    this.board.now = this.board.told + since;
+    this.tell();
   }
 
   subscribe(listener) {
@@ -20,7 +32,10 @@ class Store {
     return () => this.listeners.delete(listener);
   }
 
+  /** Draw the views again. A page that is not seen draws nothing until it is. */
   tell() {
+    this.untold = document.hidden;
+    if (document.hidden) return;
     this.version += 1;
     this.listeners.forEach((listener) => listener());
   }
@@ -77,8 +92,7 @@ class Store {
     board.index = new Map(board.names.map((name, at) => [name, at]));
     board.order = null;
     this.board = board;
-    this.connection = "live";
-    this.tell();
+    this.arrived();
   }
 
   delta(delta) {
@@ -102,6 +116,12 @@ class Store {
     for (const name of ["seq", "now", "fault", "live", "reasons", "alarms", "load", "trouble", "epoch"]) {
       if (delta[name] !== undefined) board[name] = delta[name];
     }
+    this.arrived();
+  }
+
+  arrived() {
+    this.received = performance.now();
+    this.board.told = this.board.now;
     this.connection = "live";
     this.tell();
   }
@@ -129,6 +149,7 @@ export function serverAt(board, at) {
     name: board.names[at],
     kind: board.server_classes[at],
     status: board.statuses[status],
+    shown: board.statuses[status] === "lost" ? "down" : board.statuses[status],
     jobs,
     used,
     kept,

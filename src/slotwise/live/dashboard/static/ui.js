@@ -4,7 +4,7 @@ import { h, Fragment } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import htm from "htm";
 import { store } from "./board.js";
-import { exactly, when } from "./format.js";
+import { amount, exactly, plain, when } from "./format.js";
 
 export const html = htm.bind(h);
 export { Fragment };
@@ -51,9 +51,11 @@ export function Time({ at }) {
   return html`<time datetime=${new Date(at * 1000).toISOString()} title=${exactly(at)}>${when(at)}</time>`;
 }
 
-export const State = ({ of }) => html`<span class=${`state state-${of}`}>${of}</span>`;
+export const State = ({ of, text = of }) => html`<span class=${`state state-${of}`}>${text}</span>`;
 export const Problem = ({ error }) =>
   error ? html`<p class="problem" role="alert">${String(error.message || error)}</p>` : null;
+/** A text of a user: nothing in it is hidden, and it does not change the order of what stands beside it. */
+export const Said = ({ text }) => html`<bdi>${plain(text)}</bdi>`;
 export const JobLink = ({ id, children }) => html`<a href=${`#/jobs/${Number(id)}`}>${children || id}</a>`;
 export const ServerLink = ({ name }) => html`<a href=${`#/servers/${encodeURIComponent(name)}`}>${name}</a>`;
 
@@ -61,9 +63,14 @@ export const Waiting = ({ error, what = "Loading" }) => html`<${Fragment}><${Pro
   ${error ? null : html`<p class="hint">${what} …</p>`}<//>`;
 
 /** A table in a box that scrolls by itself, so that the page does not scroll sideways on a phone. */
-export const Table = ({ head, children, label }) => html`<div class="scroll" tabindex="0" role="region" aria-label=${label}>
-  <table><caption class="quiet">${label}</caption><thead><tr>${head.map((one) => html`<th scope="col">${one}</th>`)}</tr></thead>
+export const Table = ({ head, children, label, quiet }) => html`<div class="scroll" tabindex="0" role="region" aria-label=${label}>
+  <table><caption class=${quiet ? "unseen" : "quiet"}>${label}</caption><thead><tr>${head.map((one) => html`<th scope="col">${one}</th>`)}</tr></thead>
   <tbody>${children}</tbody></table></div>`;
+
+/** How much of a capacity is used: in numbers, and as a bar below them. */
+export const Meter = ({ used, kept = 0, whole }) => (whole ? html`<span class="meter">${amount(used)} / ${amount(whole)}
+  <span class="meter-bar" aria-hidden="true"><span class="meter-used" style=${{ width: `${Math.min(100, (100 * used) / whole)}%` }}></span><span class="meter-kept"
+    style=${{ width: `${Math.min(100 - Math.min(100, (100 * used) / whole), (100 * kept) / whole)}%` }}></span></span></span>` : html`<span class="hint">none</span>`);
 
 /** A choice of few, as buttons of which one is pressed. */
 export const Choice = ({ label, options, value, onChange }) => html`<div class="choice" role="group" aria-label=${label}>
@@ -122,6 +129,17 @@ export function colours(...names) {
 export function palette(names) {
   const style = getComputedStyle(document.documentElement);
   return new Map(names.map((name, at) => [name, style.getPropertyValue(`--series-${at % 8}`).trim()]));
+}
+
+/** A text for a canvas, shortened in its middle so that it fits: what tells names apart stands at either end. */
+export function fitting(context, text, room) {
+  let keep = text.length;
+  let shown = text;
+  while (keep > 2 && context.measureText(shown).width > room) {
+    keep -= 1;
+    shown = `${text.slice(0, Math.floor(keep / 2))}…${text.slice(text.length - Math.ceil(keep / 2))}`;
+  }
+  return shown;
 }
 
 /** A canvas context that draws in CSS pixels, sharp on any screen. */

@@ -24,7 +24,7 @@ from uuid import uuid4
 from slotwise.errors import InputError, SlotwiseError
 from slotwise.live.classes import wanted_kind
 from slotwise.live.engines.kubernetes.access import find_access
-from slotwise.live.engines.kubernetes.http import Access, Client, StatusError
+from slotwise.live.engines.kubernetes.http import Access, ApiClient, StatusError
 from slotwise.live.engines.kubernetes.lease import DURATION, Lease
 from slotwise.live.engines.kubernetes.mirror import ALWAYS, Mirror
 from slotwise.live.engines.kubernetes.nodes import read_node
@@ -42,7 +42,7 @@ from slotwise.live.engines.protocol import (
     ServerUp,
     Start,
     Tell,
-    Unknown,
+    UnknownAttempt,
 )
 from slotwise.model import Cluster, ServerClass
 
@@ -54,8 +54,8 @@ PUMP_SECONDS = 0.02  # events of the API server are gathered for so long
 CHANGE_SECONDS = 2.0  # least time between two changes of capacities, each of which costs the service a new plan
 BIND_SECONDS = 60.0  # after which a placement that the API server does not take is given back
 LONGEST_PAUSE = 5.0
-AGAIN_SECONDS = 0.2
-RETELL_SECONDS = 300.0
+AGAIN_SECONDS = 0.2  # until tasks that missed a cancellation are cancelled again
+RETELL_SECONDS = 300.0  # between two full reports, about, in case a fact was lost
 NO_NODE = {"cpu": 1.0, "memory": 1024.0, "pods": 110.0}  # stands for the servers of a cluster that has no node yet
 USE_KUBECTL = {
     "submit": "pods are jobs of this cluster: `kubectl apply` a pod with schedulerName {scheduler}",
@@ -91,6 +91,7 @@ class KubernetesEngine:
         self.mirror = Mirror(scheduler)
         self._why: Callable[[str, str], Future[str | None]] | None = None
         self._tell: Tell | None = None
+        self._troubles: dict[str, str] = {}  # with the API server, by what is watched
         self._machines: dict[str, dict[str, Decimal]] = {}  # sizes of virtual machines, by uid of their pods
         self._thread: threading.Thread | None = None
         self._lock: Any = None
@@ -132,13 +133,28 @@ class KubernetesEngine:
         # Whether a pod was bound is found out by its uid, which comes with the placement: see `_place`. Until these placements have come,
         # pods that an earlier service bound look like pods of others, so nothing is told before.
         self._expects = bool(attempts)
-        return {(job, attempt): Unknown() for job, attempt, _ in attempts}
+        return {(job, attempt): UnknownAttempt() for job, attempt, _ in attempts}
 
     def settled(self, attempts: Sequence[Attempt]) -> None:
         pass  # the mirror forgets a placement when it tells the end
 
     def output(self, job: int, attempt: int, offset: int, limit: int) -> tuple[bytes, int] | None:
         return None
+
+    def troubles(self) -> list[str]:
+        """Return what is wrong with the API server, and how many pods the scheduler does not get, with the reason of one of them."""
+        found = [f"the API server: {trouble}" for trouble in dict.fromkeys(list(self._troubles.values()))]
+        outside = [(self.mirror.pods.get(uid), reason) for uid, reason in list(self.mirror.reasons.items())]
+        named = sorted((pod.full_name, reason) for pod, reason in outside if pod is not None and not pod.gates)
+        if named:
+            found.append(f"pods that cannot be scheduled: {len(named)}, such as {named[0][0]}: {named[0][1]}")
+        return found
+
+    def _note_trouble(self, what: str, trouble: str | None) -> None:
+        if trouble is None:
+            self._troubles.pop(what, None)
+        else:
+            self._troubles[what] = trouble
 
     def close(self) -> None:
         if self._thread is not None and not self._closed:
@@ -182,7 +198,7 @@ class KubernetesEngine:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _connect(self, identity: str) -> None:
-        self._client = Client(self._access)
+        self._client = ApiClient(self._access)
         self._dirty = asyncio.Event()
         self._to_bind: asyncio.Queue[str] = asyncio.Queue()
         self._tasks: list[asyncio.Task[Any]] = []
@@ -195,7 +211,12 @@ class KubernetesEngine:
         }
         self._reflectors = [
             Reflector(
-                self._client, "/api/v1/nodes", listed=self._nodes_listed, changed=self._node, relist=self._relist
+                self._client,
+                "/api/v1/nodes",
+                listed=self._nodes_listed,
+                changed=self._node,
+                relist=self._relist,
+                on_trouble=lambda trouble: self._note_trouble("nodes", trouble),
             ),
             *(
                 Reflector(
@@ -205,6 +226,7 @@ class KubernetesEngine:
                     changed=self._pod,
                     params=params,
                     relist=self._relist,
+                    on_trouble=lambda trouble, own=mine: self._note_trouble(f"pods {own}", trouble),  # type: ignore[misc]
                 )
                 for mine, params in ((True, own), (False, others))
             ),

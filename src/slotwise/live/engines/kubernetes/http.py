@@ -44,14 +44,14 @@ class Access(NamedTuple):
     server_name: str | None = None
 
 
-class Connection(NamedTuple):
+class KeptConnection(NamedTuple):
     """A connection that is kept between requests."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
 
-class Client:
+class ApiClient:
     """Requests to one server; for one event loop."""
 
     def __init__(self, access: Access) -> None:
@@ -61,7 +61,7 @@ class Client:
         self._base = parts.path.rstrip("/")
         shown = f"[{self._host}]" if ":" in self._host else self._host
         self._authority = f"{shown}:{self._port}"
-        self._idle: list[Connection] = []
+        self._idle: list[KeptConnection] = []
 
     async def call(
         self,
@@ -156,11 +156,11 @@ class Client:
             head += [f"Content-Length: {len(data)}"]
         return "\r\n".join([*head, "User-Agent: slotwise", "", ""]).encode("latin-1") + data
 
-    async def _connect(self) -> Connection:
+    async def _connect(self) -> KeptConnection:
         name = (self.access.server_name or self._host) if self.access.tls is not None else None
         try:
             async with asyncio.timeout(TIMEOUT):
-                return Connection(
+                return KeptConnection(
                     *await asyncio.open_connection(
                         self._host, self._port, ssl=self.access.tls, server_hostname=name, limit=HEADER_LIMIT
                     )

@@ -1,7 +1,8 @@
 """One service schedules at a time: a Lease of Kubernetes, held by renewing it.
 
-Times in the Lease are written for people and never compared with this machine's clock: a Lease counts as left when it has not changed for its
-duration, by the clock of the machine that watches it. The holder stops acting before that, after `DEADLINE` seconds without a renewal.
+Times in the Lease are written for people and never compared with this machine's clock. A Lease counts as left when it
+has not changed for its duration, by the clock of the machine that watches it. The holder stops acting before that,
+after `DEADLINE` seconds without a renewal.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from slotwise.errors import SlotwiseError
-from slotwise.live.engines.kubernetes.http import Client, StatusError
+from slotwise.live.engines.kubernetes.http import ApiClient, StatusError
 
 log = logging.getLogger(__name__)
 DURATION = 15.0  # seconds without a change after which a Lease counts as left
 DEADLINE = 8.0  # seconds after the last renewal in which the holder may act; requests end within 5 s more
 RENEW = 2.0
-REQUEST = 5.0
-SAY_SECONDS = 30.0
+REQUEST = 5.0  # seconds for a request, well below DEADLINE
+SAY_SECONDS = 30.0  # between two lines of the log while another service holds the Lease
 GROUP = "/apis/coordination.k8s.io/v1"
 
 
@@ -33,7 +34,7 @@ class Lease:
     """The Lease NAME in NAMESPACE. `identity` names this service, also after a restart: it takes its own Lease back at once."""
 
     def __init__(
-        self, client: Client, namespace: str, name: str, identity: str, *, duration: float = DURATION
+        self, client: ApiClient, namespace: str, name: str, identity: str, *, duration: float = DURATION
     ) -> None:
         self.client, self.namespace, self.name, self.identity = client, namespace, name, identity
         self.duration = duration

@@ -34,10 +34,11 @@ from slotwise.model.labels import matches
 ALWAYS = ("cpu", "memory", "pods")
 GONE = "the node was deleted"
 OVERFULL = "pods of other schedulers hold its capacity"
+MOST_REFERRED = 32  # constraints of pods that have been bound are remembered up to this number; each may split a class of servers
 
 
 @dataclass
-class Held:
+class PlacedPod:
     """A pod that the service has placed."""
 
     job: int
@@ -62,7 +63,7 @@ class Mirror:
         self.scheduler, self.resources = scheduler, tuple(resources)
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}
-        self.live: dict[str, Held] = {}
+        self.live: dict[str, PlacedPod] = {}
         self.uids: dict[Attempt, str] = {}
         self.reasons: dict[str, str] = {}  # of pods that wait and were not handed to the scheduler, by uid
         self.handed: set[str] = set()
@@ -133,7 +134,10 @@ class Mirror:
             self.see_node(node)
 
     def retell(self) -> None:
-        """Tell again of every pod that waits: the service ignores what it knows."""
+        """Tell again of every pod that waits: the service ignores what it knows. Forget labels to which no waiting pod refers if there are many."""
+        if len(self._referred) > MOST_REFERRED:
+            self._referred = {one: None for pod in self.pods.values() for one in pod.constraints}
+            self._dirty_nodes.update(self.nodes)
         for uid, pod in self.pods.items():
             if pod.scheduler == self.scheduler and not pod.node and uid not in self.live:
                 self._retold.add(uid)
@@ -237,7 +241,7 @@ class Mirror:
         if pod.node not in ("", server):
             return gone._replace(reason=f"the pod was bound to {pod.node} by another scheduler")
         self.release(uid)
-        self.live[uid] = Held(*key, server, demand)
+        self.live[uid] = PlacedPod(*key, server, demand)
         self._placed_on.setdefault(server, set()).add(uid)
         self.uids[key] = uid
         self.handed.add(uid)
@@ -246,7 +250,7 @@ class Mirror:
             self._dirty_pods[uid] = None
         return pod
 
-    def release(self, uid: str) -> Held | None:
+    def release(self, uid: str) -> PlacedPod | None:
         """Forget a placement."""
         held = self.live.pop(uid, None)
         if held is not None:
@@ -342,7 +346,7 @@ class Mirror:
                 self._retold.discard(uid)
         return facts
 
-    def _of_live(self, pod: Pod | None, last: Pod | None, held: Held, uid: str) -> list[Fact]:
+    def _of_live(self, pod: Pod | None, last: Pod | None, held: PlacedPod, uid: str) -> list[Fact]:
         key = held.job, held.attempt
         if pod is None:
             code = last.exit_code if last is not None and last.ended else EXIT_DELETED

@@ -19,7 +19,7 @@ FREE_VOLUMES = frozenset(
     ("emptyDir", "configMap", "secret", "projected", "downwardAPI", "hostPath", "nfs", "image", "gitRepo", "name")
 )
 VMI = "VirtualMachineInstance"
-EXIT_FAILED = 1
+EXIT_FAILED = 1  # exit code of a pod that failed without one of its own
 EXIT_DELETED = -15  # as of a process that SIGTERM ended
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 from slotwise.errors import SlotwiseError
-from slotwise.live.engines.kubernetes.http import Client
+from slotwise.live.engines.kubernetes.http import ApiClient
 from slotwise.live.engines.kubernetes.lease import timestamp
 from slotwise.live.engines.kubernetes.mirror import Mirror
 from slotwise.live.engines.kubernetes.pods import Pod
@@ -24,7 +24,7 @@ from slotwise.live.engines.kubernetes.pods import Pod
 log = logging.getLogger(__name__)
 FIRST_SECONDS = 3.0  # a pod that waits for less is not explained
 LONGEST_SECONDS = 600.0
-SCAN_SECONDS = 0.5
+SCAN_SECONDS = 0.5  # between two looks for pods to explain
 AT_ONCE = 10  # pods explained in one scan
 BACKLOG = 2_000  # events that wait to be written; older ones are dropped
 LONGEST_NOTE = 1_000  # characters; the API server refuses more than 1,024
@@ -37,7 +37,7 @@ Why = Callable[[str, str], Awaitable[str | None]]
 class Reports:
     """Writes conditions and events for the pods of a mirror."""
 
-    def __init__(self, client: Client, mirror: Mirror, why: Why, *, first: float = FIRST_SECONDS) -> None:
+    def __init__(self, client: ApiClient, mirror: Mirror, why: Why, *, first: float = FIRST_SECONDS) -> None:
         self.client, self.mirror, self.why, self.first = client, mirror, why, first
         self._due: dict[str, tuple[float, float]] = {}  # when a pod is explained next, and the pause before that
         self._said: dict[str, str] = {}

@@ -1,7 +1,7 @@
 """Which nodes a pod may run on, as labels and requirements of the scheduler.
 
 Node selectors, required node affinity and tolerations become constraints. A constraint gives each node a label with a value or none, and
-the pod requires certain values of that label. `LabelIn` uses the node's own label. `Holds` is for all other conditions (other operators,
+the pod requires certain values of that label. `LabelIn` uses the node's own label. `NodeCondition` is for all other conditions (other operators,
 alternatives, tolerations): its label is the condition in words, and its value is "yes" on nodes that meet the condition.
 Only labels that some pod refers to become labels of servers: nodes that differ in nothing else are of one class.
 """
@@ -35,13 +35,14 @@ class LabelIn:
     values: tuple[str, ...]
 
     def value(self, node: NodeFacts) -> str | None:
-        """Return the value of the node's label for this constraint."""
+        """Return the value of the node's label if it is one of these; another value would only make another class of servers."""
         value = node.labels.get(self.key)
-        return None if value is None else value or EMPTY
+        shown = None if value is None else value or EMPTY
+        return shown if shown in self.values else None
 
 
 @dataclass(frozen=True)
-class Holds:
+class NodeCondition:
     """A condition on the node that is not a list of allowed values of one label."""
 
     key: str
@@ -53,7 +54,7 @@ class Holds:
         return YES if meets(self.condition, node) else None
 
 
-Constraint = LabelIn | Holds
+Constraint = LabelIn | NodeCondition
 
 
 @dataclass(frozen=True)
@@ -113,9 +114,9 @@ def constraints(spec: Mapping[str, Any]) -> tuple[Constraint, ...]:
     return tuple(sorted(set(found), key=lambda one: one.key))
 
 
-def holds(condition: Mapping[str, Any]) -> Holds:
+def holds(condition: Mapping[str, Any]) -> NodeCondition:
     """Return the constraint for a condition."""
-    return Holds(in_words(words_of(condition)), json.dumps(condition, sort_keys=True))
+    return NodeCondition(in_words(words_of(condition)), json.dumps(condition, sort_keys=True))
 
 
 def requires(found: Sequence[Constraint]) -> dict[str, tuple[str, ...]]:

@@ -16,22 +16,22 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from slotwise.errors import SlotwiseError
-from slotwise.live.engines.kubernetes.http import Client, StatusError
+from slotwise.live.engines.kubernetes.http import ApiClient, StatusError
 
 log = logging.getLogger(__name__)
 PAGE = 500  # objects of one answer to a list
 LIST_SECONDS = 60.0
 WATCH_SECONDS = 300  # after which the server ends a watch
 SILENCE_SECONDS = WATCH_SECONDS + 30.0
-RELIST_SECONDS = 900.0
-LONGEST_PAUSE = 5.0
-GONE = 410
+RELIST_SECONDS = 900.0  # between two full lists, in case a watch has lost something
+LONGEST_PAUSE = 5.0  # seconds between two tries, which begin closer together
+GONE = 410  # HTTP status: the resource version is too old for a watch
 GOING = ("ADDED", "MODIFIED")
 
 Object = Mapping[str, Any]
 
 
-class GoneError(SlotwiseError):
+class VersionGoneError(SlotwiseError):
     """The version from which to go on is too old."""
 
 
@@ -40,7 +40,7 @@ class Reflector:
 
     def __init__(
         self,
-        client: Client,
+        client: ApiClient,
         path: str,
         *,
         listed: Callable[[Sequence[Object]], None],
@@ -95,9 +95,9 @@ class Reflector:
                     if not self._interrupted:
                         raise
                     self._interrupted = False
-            except GoneError:
+            except VersionGoneError:
                 self._version = ""
-            except (SlotwiseError, ValueError, LookupError, TypeError, AttributeError) as error:
+            except (SlotwiseError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
                 # 403 just after a restart of the server is as temporary as a refused connection; and what is no list
                 # and no event comes from a proxy in between
                 if isinstance(error, StatusError) and error.status == GONE:
@@ -138,7 +138,7 @@ class Reflector:
             kind, seen = event["type"], event["object"]
             if kind == "ERROR":
                 if seen.get("code") == GONE:
-                    raise GoneError(str(seen.get("message") or "too old"))
+                    raise VersionGoneError(str(seen.get("message") or "too old"))
                 raise StatusError(int(seen.get("code") or 500), seen)
             if kind in GOING or kind == "DELETED":
                 self.changed(kind, seen)

@@ -12,6 +12,7 @@ with its own supervisor.
 
 - `claims`: the log, what it promises against which crash, and how it is kept short;
 - `processes`: making processes, with their limits and CPUs, and ending them;
+- `confining`: keeping jobs of other people out of the files of the service;
 - `outputs`: the file that a job writes to, its size, and who still holds it;
 - `talking`: the connection to the service;
 - `rounds`: what is done in which order;

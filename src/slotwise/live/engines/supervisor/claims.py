@@ -1,7 +1,15 @@
 """The log: which attempts were claimed, which run, how they ended.
 
-Lines: `B boot` the machine's boot, `N epoch` the newest service, `H job` the highest job that was claimed, `C job attempt` claimed, `P job attempt pid start-time` runs, `E job attempt status time` ended,
-`S job attempt` settled: the service has written the end down, it can be forgotten, `T job attempt limit` its time limit (see `deadlines`).
+Lines:
+
+    B boot                     the machine's boot
+    N epoch                    the newest service
+    H job                      the highest job that was claimed
+    C job attempt              claimed
+    P job attempt pid start    runs, as process `pid` started at `start`
+    E job attempt status time  ended
+    S job attempt              settled: the service has written the end down, so it can be forgotten
+    T job attempt limit        its time limit (see `deadlines`)
 
 A line is written before what it says is acted on, and is synced a little later. That is enough, because there are two kinds of crash:
 
@@ -21,12 +29,15 @@ import shutil
 import time
 from collections.abc import Iterable
 
-Key = tuple[int, int]
-End = tuple[int | None, float, str]
-"""status (None: not known), time, reason"""
+from slotwise.live.engines.supervisor.limits import Limit, finite, whole
 
-COMPACT_BYTES = 4_000_000
-SYNC_SECONDS = 0.25
+Key = tuple[int, int]
+# Status (None: not known), time, reason.
+End = tuple[int | None, float, str]
+
+COMPACT_BYTES = 4_000_000  # of growth after which the log is written anew: reading it takes well below a second
+SYNC_SECONDS = 0.25  # of lines that share one sync of the disk
+HIGHEST_PID = 2**22  # of Linux
 WENT_DOWN = "the machine went down while it ran, or just before; the exit status is not known"
 DAMAGED = "the log of its supervisor is damaged; whether and how it ran is not known"
 
@@ -38,8 +49,9 @@ def boot() -> str:
 
 
 def end_line(key: Key, status: int | None, at: float, reason: str) -> str:
-    """How an end is written."""
-    return f"E {key[0]} {key[1]} {'?' if status is None else status} {at!r}{' ' + reason if reason else ''}\n"
+    """Return how an end is written. The reason may name a command, so any character may be in it, also the end of a line."""
+    shown = "".join(c if " " <= c <= "~" else "?" for c in reason)
+    return f"E {key[0]} {key[1]} {'?' if status is None else status} {at!r}{' ' + shown if shown else ''}\n"
 
 
 class Log:
@@ -50,45 +62,56 @@ class Log:
         self.epoch = self.highest = 0
         self.ended: dict[Key, End] = {}
         self.claimed: dict[Key, tuple[int, str]] = {}
-        self.limits: dict[Key, str] = {}
+        self.limits: dict[Key, Limit] = {}
         self.damaged = ""
 
     def add(self, line: str) -> None:
-        """Take one line in."""
+        """Take one line in. Raise ValueError or IndexError, and take nothing, if it is none."""
         kind, *rest = line.split(" ", 5)
         if kind == "B":
             self.boot = rest[0]
             return
         if kind == "N":
-            self.epoch = max(self.epoch, int(rest[0]))
+            self.epoch = max(self.epoch, whole(rest[0]))
             return
         if kind == "H":
-            self.highest = max(self.highest, int(rest[0]))
+            self.highest = max(self.highest, whole(rest[0]))
             return
-        key = int(rest[0]), int(rest[1])
+        key = whole(rest[0]), whole(rest[1])
+        if kind in "CPT" and key in self.ended:
+            raise ValueError("it has ended before")
         if kind == "C":
             self.claimed[key] = 0, ""
         elif kind == "P":
-            self.claimed[key] = int(rest[2]), rest[3]
+            self.claimed[key] = process(rest[2], rest[3])
         elif kind == "E":
-            end = None if rest[2] == "?" else int(rest[2]), float(rest[3]), rest[4] if len(rest) > 4 else ""
+            status = None if rest[2] == "?" else -whole(rest[2][1:]) if rest[2][:1] == "-" else whole(rest[2])
+            end = status, finite(rest[3]), rest[4] if len(rest) > 4 else ""
             self.claimed.pop(key, None)
             self.limits.pop(key, None)
             self.ended[key] = end
         elif kind == "S":
             self.ended.pop(key, None)
         elif kind == "T":
-            self.limits[key] = line.split(" ", 3)[3]
+            self.limits[key] = Limit.read(line.split(" ", 3)[3])
         else:
             raise ValueError("an unknown kind of line")
         self.highest = max(self.highest, key[0])
 
 
+def process(pid: str, since: str) -> tuple[int, str]:
+    """Return a process and its start time. Raise ValueError for a number that means several processes to the kernel, or init."""
+    number = whole(pid, HIGHEST_PID)
+    if number == 1 or not (since == "-" or since.isdigit()):
+        raise ValueError("no process of a job")
+    return number, since
+
+
 def read_log(folder: str) -> Log | None:
     """Read the log of a folder; None where there is none."""
     try:
-        with open(os.path.join(folder, "log"), encoding="ascii", errors="replace") as file:
-            text = file.read()
+        with open(os.path.join(folder, "log"), "rb") as file:  # as text, a carriage return would end a line
+            text = file.read().decode("ascii", "backslashreplace")
     except FileNotFoundError:
         return None
     log = Log()
@@ -146,10 +169,10 @@ class Claims:
         """It has a process."""
         self._lines.append(f"P {key[0]} {key[1]} {pid} {since or '-'}\n")
 
-    def limit(self, key: Key, text: str) -> None:
+    def limit(self, key: Key, limit: Limit) -> None:
         """It has a time limit."""
-        self.limits[key] = text
-        self._lines.append(f"T {key[0]} {key[1]} {text}\n")
+        self.limits[key] = limit
+        self._lines.append(f"T {key[0]} {key[1]} {limit.line()}\n")
 
     def end(self, key: Key, status: int | None, reason: str) -> None:
         """It has ended."""
@@ -171,7 +194,8 @@ class Claims:
             self.gap = False
 
     def begin_epoch(self, epoch: int) -> None:
-        """A newer service has come: what an older one wants is not done any more, whoever is connected."""
+        """Begin the epoch of a newer service. Requests of older services are refused from now on, whichever service is
+        connected."""
         self.epoch = epoch
         self._lines.append(f"N {epoch}\n")
 
@@ -216,8 +240,8 @@ class Claims:
                 file.write(f"C {key[0]} {key[1]}\n")
                 if pid:
                     file.write(f"P {key[0]} {key[1]} {pid} {since or '-'}\n")
-            for key, text in self.limits.items():
-                file.write(f"T {key[0]} {key[1]} {text}\n")
+            for key, limit in self.limits.items():
+                file.write(f"T {key[0]} {key[1]} {limit.line()}\n")
             for key, end in self.ended.items():
                 file.write(end_line(key, *end))
             file.flush()

@@ -1,4 +1,4 @@
-"""Becoming the one supervisor of a folder: the lock, the socket, and letting go of whoever started it."""
+"""Becoming the one supervisor of a folder: the lock, the socket, and detaching from the process that started it."""
 
 from __future__ import annotations
 

@@ -9,47 +9,13 @@ from __future__ import annotations
 import heapq
 import signal
 from collections.abc import Mapping
-from typing import Any, NamedTuple
 
 from slotwise.live.durations import over_time
 from slotwise.live.engines.supervisor.claims import Key
-from slotwise.live.engines.supervisor.processes import Running, ask_to_end, signal_group
+from slotwise.live.engines.supervisor.limits import Limit
+from slotwise.live.engines.supervisor.processes import RunningProcess, ask_to_end, signal_group
 
 WARN, END = 0, 1
-GRACE_SECONDS = 10.0  # between SIGTERM and SIGKILL, if the job does not say
-
-
-class Limit(NamedTuple):
-    """The time limit of one attempt."""
-
-    ends: float
-    """monotonic clock"""
-    seconds: float
-    """the limit, as it was asked for"""
-    grace: float = GRACE_SECONDS
-    warned: float = 0.0
-    """when to send the warning; 0: never"""
-    signal: int = 0
-
-    @classmethod
-    def of(cls, wanted: Mapping[str, Any], began: float) -> Limit | None:
-        """Return the limit in the message that starts an attempt; None: it has none."""
-        seconds = wanted.get("time")
-        if not seconds:
-            return None
-        number, before = wanted.get("warn") or (0, 0.0)
-        warned = began + max(0.0, seconds - before) if number else 0.0
-        return cls(began + seconds, seconds, wanted.get("grace", GRACE_SECONDS), warned, number)
-
-    def line(self) -> str:
-        """Return the limit as the log keeps it."""
-        return " ".join(map(repr, self))
-
-    @classmethod
-    def read(cls, text: str) -> Limit:
-        """Read what `line` wrote."""
-        ends, seconds, grace, warned, number = text.split(" ")
-        return cls(float(ends), float(seconds), float(grace), float(warned), int(number))
 
 
 class Deadlines:
@@ -71,7 +37,9 @@ class Deadlines:
         """Return how long to sleep until the next deadline, and no longer than `most`."""
         return max(0.0, min(most, self._heap[0][0] - now)) if self._heap else most
 
-    def enforce(self, running: Mapping[Key, Running], adopted: Mapping[Key, Running], now: float) -> None:
+    def enforce(
+        self, running: Mapping[Key, RunningProcess], adopted: Mapping[Key, RunningProcess], now: float
+    ) -> None:
         """Warn attempts and ask attempts to end whose time has come."""
         while self._heap and self._heap[0][0] <= now:
             _, key, what, limit = heapq.heappop(self._heap)

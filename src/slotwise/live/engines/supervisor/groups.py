@@ -16,11 +16,13 @@ from contextlib import suppress
 from slotwise.live.engines.supervisor.claims import Key
 
 ROOT = "/"
+# Attributes by which systemd marks a delegated part of the hierarchy.
 DELEGATED = ("user.delegate", "trusted.delegate")
-"""attributes by which systemd marks a part of the hierarchy"""
 PREFIX, SUPERVISOR = "slotwise-", "supervisor"
+# The child group to which the processes of our own group move: a group with controllers for its children may hold no
+# process itself.
 SERVICE = f"{PREFIX}service"
-"""the group of the processes that were in ours: a group with controllers for its children may hold none itself"""
+TRIES = 5  # times that a supervisor makes its group, while others that start at the same moment may remove it
 CONTROLLERS = ("memory", "pids")
 LEAVE_SECONDS = (
     0.2  # how long killed processes may take to leave a group before its directory is left to the next start
@@ -81,7 +83,7 @@ class Groups:
         found = os.stat(folder)
         self._name = f"{PREFIX}{found.st_dev:x}-{found.st_ino:x}"
         self.base: str | None = None
-        self.limits_memory = False
+        self.limits_memory = self.limits_processes = False
 
     def begin(self) -> None:
         """Find out what is delegated. Called by the process that starts jobs."""
@@ -92,28 +94,25 @@ class Groups:
         if os.path.basename(path) == SERVICE:  # an earlier supervisor has put the service there
             path = os.path.dirname(path)
         base = os.path.join(path, self._name)
-        inside = os.path.join(base, SUPERVISOR)
         try:
-            os.makedirs(inside, exist_ok=True)
-            if not os.path.exists(os.path.join(base, "cgroup.kill")):  # a kernel before 5.14
-                remove_empty(base)
+            if not enter(base):
                 return
-            write(
-                os.path.join(inside, "cgroup.procs"), "0"
-            )  # as long as we live, no other supervisor removes `base`
         except OSError:
             return
         self.base = base
         for name in os.listdir(path):
-            if name.startswith(PREFIX) and name != SERVICE:
-                remove_empty(os.path.join(path, name))
+            other = os.path.join(path, name)
+            # A group of a living supervisor may be empty for a moment: it has just been made for a job.
+            if name.startswith(PREFIX) and name != SERVICE and not processes_in(os.path.join(other, SUPERVISOR)):
+                remove_empty(other)
         with suppress(OSError):  # without controllers groups still end jobs
             self._enable(path)
 
     def _enable(self, path: str) -> None:
         """Let groups of jobs limit memory and processes, where the hierarchy has these controllers."""
         with open(os.path.join(path, "cgroup.controllers"), encoding="ascii") as file:
-            wanted = [name for name in CONTROLLERS if name in file.read().split()]
+            offered = file.read().split()
+        wanted = [name for name in CONTROLLERS if name in offered]
         if "memory" not in wanted or self.base is None:
             return
         text = " ".join(f"+{name}" for name in wanted)
@@ -128,18 +127,21 @@ class Groups:
         write(os.path.join(path, "cgroup.subtree_control"), text)
         write(os.path.join(self.base, "cgroup.subtree_control"), text)
         self.limits_memory = True
+        self.limits_processes = "pids" in wanted
 
     def find(self, key: Key) -> str | None:
         """Return the group of an attempt, if there is one."""
         path = os.path.join(self.base, f"{key[0]}.{key[1]}") if self.base is not None else ""
         return path if path and os.path.isdir(path) else None
 
-    def make(self, key: Key, memory: int | None) -> str | None:
+    def make(self, key: Key, memory: int | None, processes: int | None) -> str | None:
         """Make the group of an attempt; None where nothing is delegated. Raise OSError if its limit cannot be set."""
         if self.base is None:
             return None
         path = os.path.join(self.base, f"{key[0]}.{key[1]}")
         os.makedirs(path, exist_ok=True)
+        if processes and self.limits_processes:
+            write(os.path.join(path, "pids.max"), str(processes))
         if memory and self.limits_memory:
             write(os.path.join(path, "memory.max"), str(memory))
             with suppress(OSError):  # a kernel without swap accounting
@@ -147,6 +149,24 @@ class Groups:
             with suppress(OSError):
                 write(os.path.join(path, "memory.oom.group"), "1")
         return path
+
+
+def enter(base: str) -> bool:
+    """Make the group of a supervisor and move this process into it, so that no other supervisor removes it; False: the kernel is too old."""
+    inside = os.path.join(base, SUPERVISOR)
+    for left in reversed(range(TRIES)):
+        try:
+            os.makedirs(inside, exist_ok=True)
+            if not os.path.exists(os.path.join(base, "cgroup.kill")):  # a kernel before 5.14
+                remove_empty(base)
+                return False
+            write(os.path.join(inside, "cgroup.procs"), "0")
+        except FileNotFoundError:  # another supervisor has just removed the empty group
+            if not left:
+                raise
+        else:
+            break
+    return True
 
 
 def remove_empty(path: str) -> None:

@@ -42,7 +42,7 @@ def account_of(name: str) -> Account:
     return Account(name, found.pw_uid, found.pw_gid, groups, found.pw_dir, found.pw_shell)
 
 
-class Start(NamedTuple):
+class Launch(NamedTuple):
     """All that a first process needs."""
 
     argv: list[str]
@@ -79,7 +79,7 @@ def fork_into(group: str | None) -> tuple[int, bool]:
     return os.fork(), False
 
 
-def launch(start: Start) -> int:
+def launch(start: Launch) -> int:
     """Start a job and return the number of its first process. Raise OSError where it cannot be executed."""
     reading, writing = os.pipe2(os.O_CLOEXEC)
     try:
@@ -102,7 +102,7 @@ def launch(start: Start) -> int:
     return pid
 
 
-def _become(start: Start, writing: int, is_in_group: bool) -> NoReturn:
+def _become(start: Launch, writing: int, is_in_group: bool) -> NoReturn:
     """Become the job. Never returns."""
     try:
         os.setsid()
@@ -143,7 +143,7 @@ def _become(start: Start, writing: int, is_in_group: bool) -> NoReturn:
     os._exit(127)
 
 
-def _execute(start: Start) -> NoReturn:
+def _execute(start: Launch) -> NoReturn:
     """Execute the command, found by the PATH of the job with the rights of the job."""
     name = start.argv[0]
     if "/" in name:

@@ -12,7 +12,7 @@ import os
 from contextlib import suppress
 
 PUNCH_HOLE, KEEP_SIZE = 2, 1
-BLOCK = 4096
+BLOCK = 4096  # bytes: the unit in which a file can be cut out of its middle
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -22,7 +22,7 @@ def output_path(folder: str, job: int, attempt: int) -> str:
 
 
 def open_output(path: str) -> int:
-    """A new output, locked by whoever inherits it."""
+    """Return a new output file. Every process that inherits it holds its lock."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     try:
         output = os.open(path, flags, 0o600)

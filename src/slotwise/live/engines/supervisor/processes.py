@@ -16,8 +16,9 @@ from typing import Any
 
 from slotwise.live.engines.supervisor import groups, trees
 from slotwise.live.engines.supervisor.claims import Key, read_log
+from slotwise.live.engines.supervisor.confining import confinement
 from slotwise.live.engines.supervisor.groups import Groups
-from slotwise.live.engines.supervisor.launching import Start, account_of, environment_of, launch
+from slotwise.live.engines.supervisor.launching import Launch, account_of, environment_of, launch
 from slotwise.live.engines.supervisor.outputs import is_held, open_output, output_path, shorten
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
@@ -35,7 +36,7 @@ def start_time(pid: int, *, zombies: bool = False) -> str:
     return "" if after_name[0] == b"Z" and not zombies else after_name[19].decode()
 
 
-class Running:
+class RunningProcess:
     """A job that runs."""
 
     __slots__ = (
@@ -65,7 +66,7 @@ class CannotExecuteError(Exception):
 
     def __init__(self, error: Exception) -> None:
         said = (
-            f"{error.strerror}: {error.filename}" if isinstance(error, OSError) and error.strerror else str(error)
+            f"{error.strerror}: {error.filename}" if isinstance(error, OSError) and error.filename else str(error)
         )
         super().__init__(f"cannot be executed: {said}".replace("\n", " "))
         missing = isinstance(error, OSError) and error.errno == errno.ENOENT
@@ -77,7 +78,7 @@ class Processes:
 
     def __init__(self, folder: str, *, uses_groups: bool = True) -> None:
         self._folder, self._uses_groups = folder, uses_groups
-        self.running: dict[Key, Running] = {}
+        self.running: dict[Key, RunningProcess] = {}
         self._by_pid: dict[int, Key] = {}
         self._use: dict[str, dict[int, int]] = {"cpu": {}, "gpu": {}}
         self._found: dict[tuple[str, str], str] = {}
@@ -91,7 +92,7 @@ class Processes:
         if self._uses_groups:
             self._groups.begin()
 
-    def adopt(self, key: Key, one: Running) -> None:
+    def adopt(self, key: Key, one: RunningProcess) -> None:
         """Find the processes of a job that an earlier supervisor started."""
         one.claim, one.group = self._claim_of(key), self._groups.find(key)
 
@@ -101,10 +102,10 @@ class Processes:
 
     # -- beginning ----------------------------------------------------------------------------------------------
 
-    def start(self, wanted: dict[str, Any]) -> Running:
+    def start(self, wanted: dict[str, Any]) -> RunningProcess:
         """Execute a job that was claimed."""
         key = wanted["job"], wanted["attempt"]
-        one = Running()
+        one = RunningProcess()
         one.limit, one.grace = wanted["output"], wanted.get("grace")
         one.cpus, one.gpus = self._choose("cpu", wanted), self._choose("gpu", wanted)
         one.claim = self._claim_of(key)
@@ -118,14 +119,15 @@ class Processes:
             output = open_output(output_path(self._folder, *key))
             if account is not None:
                 os.fchown(output, account.uid, account.gid)  # /dev/stdout can be opened by its owner only
-            one.group = self._groups.make(key, wanted.get("memory"))
+            one.group = self._groups.make(key, wanted.get("memory"), wanted.get("processes"))
             if not (one.group and self._groups.limits_memory):
                 one.memory = wanted.get("memory") or 0
-            if account is None and one.group is None:
+            hidden = wanted.get("hidden")
+            if account is None and one.group is None and not hidden:
                 one.pid = self._spawn(wanted, environment, output, one.cpus)
             else:
                 one.pid = launch(
-                    Start(
+                    Launch(
                         wanted["argv"],
                         environment,
                         wanted["cwd"] or (account.home if account and os.path.isdir(account.home) else "/"),
@@ -134,6 +136,7 @@ class Processes:
                         one.cpus if set(one.cpus) != self._cpus else [],
                         account,
                         one.group,
+                        confinement(hidden, wanted.get("fixed") or (), output) if hidden else None,
                     )
                 )
         except (OSError, ValueError, MemoryError) as error:
@@ -150,10 +153,11 @@ class Processes:
         return one
 
     @staticmethod
-    def _limits(wanted: dict[str, Any], one: Running) -> list[tuple[int, int | None]]:
+    def _limits(wanted: dict[str, Any], one: RunningProcess) -> list[tuple[int, int | None]]:
         """Limits of each process; the control group limits memory better, if it does."""
         memory = one.memory or None
-        return [(resource.RLIMIT_DATA, memory), (resource.RLIMIT_NOFILE, wanted.get("files"))]
+        kinds = (resource.RLIMIT_DATA, resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC)
+        return list(zip(kinds, (memory, wanted.get("files"), wanted.get("processes")), strict=True))
 
     def _spawn(self, wanted: dict[str, Any], environment: dict[str, str], output: int, cpus: list[int]) -> int:
         """Start a job as our own user, without a control group: the fastest way."""
@@ -209,7 +213,7 @@ class Processes:
             use[number] = use.get(number, 0) + 1
         return chosen
 
-    def _release(self, one: Running) -> None:
+    def _release(self, one: RunningProcess) -> None:
         for kind, numbers in (("cpu", one.cpus), ("gpu", one.gpus)):
             for number in numbers:
                 self._use[kind][number] -= 1
@@ -231,9 +235,9 @@ class Processes:
 
     # -- ending -------------------------------------------------------------------------------------------------
 
-    def reap(self) -> list[tuple[Key, Running, int]]:
+    def reap(self) -> list[tuple[Key, RunningProcess, int]]:
         """Return the jobs whose first process has ended, with its status; whatever they left behind is ended, too."""
-        gone: list[tuple[Key, Running, int]] = []
+        gone: list[tuple[Key, RunningProcess, int]] = []
         while True:
             try:
                 status = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -247,7 +251,7 @@ class Processes:
                 os.waitpid(pid, 0)
                 continue
             with suppress(ProcessLookupError, PermissionError):  # none is left
-                os.killpg(pid, signal.SIGKILL)  # while the zombie is there, the number is nobody else's
+                os.killpg(pid, signal.SIGKILL)  # while the zombie is there, no other process has its number
             os.waitpid(pid, 0)
             one = self.running.pop(key)
             self._release(one)
@@ -287,19 +291,19 @@ class Processes:
                 shorten(output_path(self._folder, *key), one.limit)
 
 
-def ask_to_end(one: Running, grace: float) -> None:
+def ask_to_end(one: RunningProcess, grace: float) -> None:
     """SIGTERM now, and SIGKILL after the grace period, by `kill_late`."""
     if signal_tree(one, signal.SIGTERM):
         one.kill_at = one.kill_at or time.monotonic() + grace
 
 
-def kill_late(one: Running, now: float) -> None:
+def kill_late(one: RunningProcess, now: float) -> None:
     """SIGKILL to a job that was asked to end and has not."""
     if one.kill_at and now >= one.kill_at:
         signal_tree(one, signal.SIGKILL)
 
 
-def signal_tree(one: Running, number: int) -> bool:
+def signal_tree(one: RunningProcess, number: int) -> bool:
     """Signal all processes of a job; False if none is left."""
     if one.group is not None and os.path.isdir(one.group):
         if number == signal.SIGKILL:
@@ -316,7 +320,7 @@ def signal_tree(one: Running, number: int) -> bool:
     return trees.signal_all(rest, number) or is_first
 
 
-def signal_group(one: Running, number: int) -> bool:
+def signal_group(one: RunningProcess, number: int) -> bool:
     """Signal the process group of a job; False if none of it is left.
 
     The first process may have gone while others of its group live: the kernel gives its number to no other process until they have gone,
@@ -331,7 +335,7 @@ def signal_group(one: Running, number: int) -> bool:
     return True
 
 
-def is_alive(folder: str, key: Key, one: Running) -> bool:
+def is_alive(folder: str, key: Key, one: RunningProcess) -> bool:
     """Whether a job that is not our child still runs: its first process, or any that holds its output."""
     return bool(one.pid and one.since == start_time(one.pid)) or is_held(output_path(folder, *key))
 
@@ -340,5 +344,7 @@ def living_jobs(folder: str) -> set[Key]:
     """Return the attempts that still run from a folder, whether its supervisor is there or not."""
     log = read_log(folder)
     return (
-        {key for key, process in log.claimed.items() if is_alive(folder, key, Running(*process))} if log else set()
+        {key for key, process in log.claimed.items() if is_alive(folder, key, RunningProcess(*process))}
+        if log
+        else set()
     )

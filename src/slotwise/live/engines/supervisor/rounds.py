@@ -10,24 +10,25 @@ import time
 from typing import Any
 
 from slotwise.live.engines.supervisor.claims import Claims, Key
-from slotwise.live.engines.supervisor.deadlines import Deadlines, Limit
+from slotwise.live.engines.supervisor.deadlines import Deadlines
+from slotwise.live.engines.supervisor.limits import Limit
 from slotwise.live.engines.supervisor.outputs import drop_if_empty, output_path
 from slotwise.live.engines.supervisor.processes import (
     CannotExecuteError,
     Processes,
-    Running,
+    RunningProcess,
     ask_to_end,
     is_alive,
     kill_late,
 )
 from slotwise.live.engines.supervisor.talking import Talk
 
+# Seconds without a service and without a job after which the supervisor ends itself.
 IDLE_SECONDS = 30.0
-"""without a service and without a job it ends itself after this time"""
+# Seconds between two checks of output sizes, adopted jobs and grace periods.
 LOOK_SECONDS = 0.5
-"""how often sizes of outputs, adopted jobs and grace periods are looked at"""
+# Seconds until a start is reported: a job that ends before then is reported once instead of twice.
 SHORT_SECONDS = 0.02
-"""a start is told after so long: a job that has ended by then is told once instead of twice"""
 UNSEEN = "its supervisor was killed while it ran; the exit status is not known"
 
 
@@ -38,12 +39,12 @@ class Supervisor:
         self._folder = folder
         self._claims = Claims(folder)
         self._processes = Processes(folder, uses_groups=uses_groups)
-        self._adopted = {key: Running(pid, since) for key, (pid, since) in self._claims.claimed.items()}
+        self._adopted = {key: RunningProcess(pid, since) for key, (pid, since) in self._claims.claimed.items()}
         """jobs of a supervisor that was killed: they run, but are not our children"""
         self._claims.claimed.clear()
         self._deadlines = Deadlines()
-        for key, text in self._claims.limits.items():
-            self._deadlines.add(key, Limit.read(text), time.monotonic())
+        for key, limit in self._claims.limits.items():
+            self._deadlines.add(key, limit, time.monotonic())
         self._to_start: dict[Key, dict[str, Any]] = {}
         """claimed, not yet executed"""
         self._begun: dict[Key, float] = {}
@@ -54,7 +55,7 @@ class Supervisor:
         """when those began whose ends are not settled"""
 
     def serve(self, listening: socket.socket) -> None:
-        """Until there is nothing to do, and nobody, for a while."""
+        """Run until there has been no job and no service for a while."""
         self._processes.begin()
         for key, one in self._adopted.items():
             self._processes.adopt(key, one)
@@ -66,7 +67,7 @@ class Supervisor:
         epoll = select.epoll()
         epoll.register(listening.fileno(), select.EPOLLIN)
         epoll.register(wake_read, select.EPOLLIN)
-        talk = Talk(epoll, self._claims.epoch)
+        talk = Talk(epoll, self._claims.epoch, has_strangers=bool(self._adopted))
         looked = idle_since = time.monotonic()
         while True:
             busy = bool(self._processes.running or self._adopted or self._to_start)
@@ -180,7 +181,7 @@ class Supervisor:
                 self._claims.runs(key, one.pid, one.since)
                 limit = Limit.of(wanted, time.monotonic())
                 if limit is not None:
-                    self._claims.limit(key, limit.line())
+                    self._claims.limit(key, limit)
                     self._deadlines.add(key, limit, now)
                 self._begun[key] = now
         self._to_start.clear()

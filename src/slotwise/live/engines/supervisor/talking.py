@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import select
 import socket
 from contextlib import suppress
+from signal import NSIG
+from sys import float_info
 from typing import Any
 
-VERSION = 2
+from slotwise.live.engines.supervisor.limits import MOST
+from slotwise.live.engines.supervisor.trees import descends
+from slotwise.live.unix_sockets import is_confined, is_peer_confined, peer_of
+
+VERSION = 2  # of the protocol
 
 
 class Talk:
@@ -18,8 +25,8 @@ class Talk:
     other is connected. So is one that says what cannot be understood.
     """
 
-    def __init__(self, epoll: select.epoll, epoch: int) -> None:
-        self._epoll = epoll
+    def __init__(self, epoll: select.epoll, epoch: int, *, has_strangers: bool = False) -> None:
+        self._epoll, self._has_strangers = epoll, has_strangers
         self._peer: socket.socket | None = None
         self.epoch = epoch
         """the newest that was heard"""
@@ -36,6 +43,9 @@ class Talk:
         self._hear_newcomer()  # the one before may have said its epoch meanwhile
         self._send_away()
         newcomer, _ = listening.accept()
+        if is_a_job(newcomer, self._has_strangers):
+            newcomer.close()
+            return
         newcomer.setblocking(False)
         try:
             newcomer.send(line({"hello": VERSION}))
@@ -84,7 +94,7 @@ class Talk:
         self._peer, self._unread, self._unsent = None, b"", b""
 
     def tell(self, message: dict[str, Any]) -> None:
-        """Say something with the next `send`; nobody hears it where no service is there."""
+        """Add a message to the next `send`. The message is dropped if no service is connected."""
         if self._peer is not None:
             self._unsent += line(message)
 
@@ -132,6 +142,16 @@ class Talk:
         return messages
 
 
+def is_a_job(peer: socket.socket, has_strangers: bool) -> bool:
+    """Return whether a job may be at the other end: a process that descends from us.
+
+    Jobs that an earlier supervisor started are strangers: they do not descend from us. Those of them that are confined are known by that.
+    """
+    return descends(peer_of(peer).pid, os.getpid()) or (
+        has_strangers and is_peer_confined(peer) and not is_confined()
+    )
+
+
 def line(message: dict[str, Any]) -> bytes:
     """As it is sent."""
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
@@ -139,17 +159,18 @@ def line(message: dict[str, Any]) -> bytes:
 
 def parse(text: bytes) -> dict[str, Any]:
     """Return a message of a service. Raise ValueError if it is none."""
-    message = json.loads(text)
+    try:
+        message = json.loads(text)
+    except RecursionError:
+        raise ValueError("too deep") from None
     if not isinstance(message, dict):
         raise ValueError("no object")
-    ok = isinstance(message.get("epoch", 0), int) and message.get("epoch", 0) >= 0
+    ok = is_whole(message.get("epoch", 0))
     ok &= all(is_attempt(one) for name in ("settled", "known") for one in a_list(message, name))
-    ok &= "known" not in message or isinstance(message.get("id"), int)
+    ok &= "known" not in message or is_whole(message.get("id"))
     if "stop" in message:
         stop = message["stop"]
-        ok &= (
-            isinstance(stop, list) and len(stop) == 3 and is_attempt(stop[:2]) and isinstance(stop[2], int | float)
-        )
+        ok &= isinstance(stop, list) and len(stop) == 3 and is_attempt(stop[:2]) and is_seconds(stop[2])
     ok &= all(is_start(one) for one in a_list(message, "start"))
     if not ok:
         raise ValueError("not understood")
@@ -164,9 +185,24 @@ def a_list(message: dict[str, Any], name: str) -> list[Any]:
     return found
 
 
+def is_whole(one: Any) -> bool:
+    """Return whether it is a number as the log and the kernel have them."""
+    return type(one) is int and 0 <= one <= MOST
+
+
+def is_seconds(one: Any) -> bool:
+    """Return whether it is a time span."""
+    return type(one) in (int, float) and 0 <= one <= float_info.max
+
+
 def is_attempt(one: Any) -> bool:
     """Return whether it is a job and an attempt."""
-    return isinstance(one, list) and len(one) == 2 and all(type(part) is int and part >= 0 for part in one)
+    return isinstance(one, list) and len(one) == 2 and all(map(is_whole, one))
+
+
+def is_warning(one: Any) -> bool:
+    """Return whether it is a signal, and the seconds before the end of a time limit at which to send it."""
+    return isinstance(one, list) and len(one) == 2 and is_whole(one[0]) and one[0] < NSIG and is_seconds(one[1])
 
 
 def is_start(one: Any) -> bool:
@@ -180,9 +216,14 @@ def is_start(one: Any) -> bool:
         and isinstance(one.get("env"), dict)
         and all(isinstance(word, str) for word in one["env"].values())
         and isinstance(one.get("cwd"), str)
-        and type(one.get("output")) is int
-        and all(type(one.get(name, 0)) is int for name in ("cpu", "gpu", "memory", "files"))
-        and all(type(number) is int for name in ("cpus", "gpus") for number in one.get(name) or [])
+        and isinstance(one.get("user", ""), str)
+        and all(isinstance(path, str) for name in ("hidden", "fixed") for path in a_list(one, name))
+        and is_whole(one.get("output"))
+        and all(is_whole(one.get(name) or 0) for name in ("cpu", "gpu", "memory", "files", "processes"))
+        and all(isinstance(one.get(name) or [], list) for name in ("cpus", "gpus"))
+        and all(is_whole(number) for name in ("cpus", "gpus") for number in one.get(name) or [])
+        and all(is_seconds(one.get(name) or 0) for name in ("time", "grace"))
+        and (not one.get("warn") or is_warning(one["warn"]))
     )
 
 

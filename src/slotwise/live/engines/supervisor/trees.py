@@ -14,9 +14,9 @@ from collections.abc import Collection, Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
+# Environment variable that names the job of a process.
 CLAIM = "SLOTWISE_CLAIM"
-"""the environment variable that says whose process it is"""
-SET_SUBREAPER = 36
+SET_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of Linux
 PASSES = 50  # rounds of killing: each ends what the processes killed before had started meanwhile
 _libc = ctypes.CDLL(None, use_errno=True)
 _page = os.sysconf("SC_PAGE_SIZE")
@@ -51,6 +51,15 @@ def table() -> dict[int, Process]:
     """Return all processes that have not ended."""
     found = (read(int(name)) for name in os.listdir("/proc") if name.isdecimal())
     return {one.pid: one for one in found if one is not None and one.state not in "ZX"}
+
+
+def descends(pid: int, ancestor: int) -> bool:
+    """Return whether a process descends from another one."""
+    while pid and (one := read(pid)) is not None:
+        pid = one.parent
+        if pid == ancestor:
+            return True
+    return False
 
 
 def claim_of(pid: int) -> str:

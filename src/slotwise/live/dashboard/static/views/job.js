@@ -2,8 +2,8 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { call, get, offers, post } from "../api.js";
-import { amounts, percent, several, span } from "../format.js";
-import { Confirm, html, JobLink, Problem, ServerLink, State, Table, Time, useLoaded, useReady, Waiting } from "../ui.js";
+import { amounts, percent, plainOutput, several, span } from "../format.js";
+import { Confirm, html, JobLink, Problem, Said, ServerLink, State, Table, Time, useLoaded, useReady, Waiting } from "../ui.js";
 import { sentence } from "./sentences.js";
 
 const OVER = ["done", "failed", "cancelled", "lost"];
@@ -50,7 +50,7 @@ function Output({ job }) {
     if (pre && pre.scrollHeight - pre.scrollTop - pre.clientHeight < 80) pre.scrollTop = pre.scrollHeight;
   }, [text]);
   return html`<section class="panel"><h2>Output</h2>${cut ? html`<p class="hint">Only the newest part is shown; <code>slotwise logs ${job.id}</code> prints all.</p>` : null}
-    ${text ? html`<pre class="output" ref=${box} tabindex="0" aria-label="Output">${text}</pre>` : html`<p class="hint">Nothing was written${OVER.includes(job.state) ? "." : " yet."}</p>`}</section>`;
+    ${text ? html`<pre class="output" ref=${box} tabindex="0" aria-label="Output">${plainOutput(text)}</pre>` : html`<p class="hint">Nothing was written${OVER.includes(job.state) ? "." : " yet."}</p>`}</section>`;
 }
 
 /** Why a waiting job waits, and what each server lacks. */
@@ -58,12 +58,12 @@ function Why({ job }) {
   const explained = useLoaded(() => get(`/v1/jobs/${job.id}/explain`), [job.id, job.state], 3);
   const refused = useLoaded(() => (job.state === "waiting" ? get(`/v1/jobs/${job.id}/refusals`) : Promise.resolve(null)), [job.id, job.state], 3);
   const found = refused.value;
-  return html`<section class="panel"><h2>${job.state === "waiting" ? "Why it waits" : "Where it is"}</h2>
+  return html`<section class=${`panel ${job.state === "waiting" ? "urgent" : ""}`}><h2>${{ waiting: "Why it waits", held: "Why it is held" }[job.state] || "Where it is"}</h2>
     ${explained.value ? html`<p>${explained.value.text}</p>` : html`<${Waiting} error=${explained.error} />`}
-    ${found ? html`<p>It asks for ${amounts(found.demand)}. Of all servers:</p>
-      <ul>${Object.entries(found.counts).map(([why, count]) => html`<li>${several(count, "server")} ${why}</li>`)}</ul>
+    ${found && found.state === "waiting" ? html`<p>It asks for ${amounts(found.demand)}. Of all servers:</p>
+      <ul>${Object.entries(found.counts).map(([why, count]) => html`<li>${why}: ${several(count, "server")}</li>`)}</ul>
       <${Table} label="Servers nearest to taking it" head=${["server", "why not", "lacks", "free"]}>
-        ${found.servers.slice(0, 12).map((one) => html`<tr key=${one.server}><th scope="row"><${ServerLink} name=${one.server} /></th><td class="break">${one.why}</td>
+        ${found.servers.slice(0, 12).map((one) => html`<tr key=${one.server}><th scope="row" class="break"><${ServerLink} name=${one.server} /></th><td>${one.why}</td>
           <td>${Object.keys(one.lacks).length ? amounts(one.lacks) : "–"}</td><td>${amounts(one.free)}</td></tr>`)}<//>` : null}</section>`;
 }
 
@@ -78,22 +78,22 @@ function Forecast({ job }) {
   else {
     const at = (seconds) => value.as_of + seconds;
     shown = html`<dl class="facts"><dt>likely</dt><dd>in ${span(value.p50)} (<${Time} at=${at(value.p50)} />)</dd>
-      <dt>8 times in 10</dt><dd>between <${Time} at=${at(value.p10)} /> and <${Time} at=${at(value.p90)} /></dd></dl>
+      <dt>8 times in 10</dt><dd>${value.p90 === null ? html`after <${Time} at=${at(value.p10)} />; until when is not known` : html`between <${Time} at=${at(value.p10)} /> and <${Time} at=${at(value.p90)} />`}</dd></dl>
       <p class="hint">${value.of ? `80 % intervals like this held ${percent(value.coverage)} of the last ${value.of.toLocaleString("en")} starts.` : "No forecast like this could be checked yet."}</p>`;
   }
-  return html`<section class="panel"><h2>When it should start</h2>${shown}</section>`;
+  return html`<section class="panel urgent"><h2>When it should start</h2>${shown}</section>`;
 }
 
 function History({ job }) {
   const { value, error } = useLoaded(() => get(`/v1/jobs/${job.id}/history`), [job.id, job.state, job.attempt], 0);
   return html`<section class="panel"><h2>What has happened</h2>${value ? html`<ol class="rows">${value.map((row) => html`<li key=${row.seq}>
-    <span class="hint"><${Time} at=${row.time} /> · row ${row.seq}</span><span>${sentence(row, job.id)}</span></li>`)}</ol>` : html`<${Waiting} error=${error} />`}</section>`;
+    <span class="hint" title=${`row ${row.seq}`}><${Time} at=${row.time} /></span><span>${sentence(row, job.id)}</span></li>`)}</ol>` : html`<${Waiting} error=${error} />`}</section>`;
 }
 
 function Actions({ job, who, board, reload }) {
   const [open, setOpen] = useState(false);
   if (who.role === "read" || OVER.includes(job.state)) return null;
-  const waits = job.state === "waiting";
+  const waits = ["held", "waiting"].includes(job.state);
   const act = async () => { await post(`/v1/jobs/${job.id}/${waits ? "cancel" : "stop"}`); reload(); };
   const type = board.types.find((one) => one.name === job.type);
   const size = type ? Object.fromEntries(board.resources.map((name, r) => [name, type.demand[r]])) : {};
@@ -101,8 +101,8 @@ function Actions({ job, who, board, reload }) {
   const [waiting] = board.queues[job.type] || [0];
   return html`<button type="button" class="danger" onClick=${() => setOpen(true)}>${waits ? "Cancel …" : "Stop …"}</button>
     ${open ? html`<${Confirm} title=${`${waits ? "Cancel" : "Stop"} job ${job.id}`} action=${waits ? "Cancel the job" : "Stop the job"} danger onClose=${() => setOpen(false)} onDo=${act}>
-      <p><strong>${job.name || `job ${job.id}`}</strong>, type ${job.type}, tenant ${job.tenant}.</p>
-      ${waits ? html`<ul><li>It has waited for ${span(board.now - job.submitted)} and leaves its queue of ${several(waiting, "job")}.</li><li>It never starts, and cannot be brought back: it has to be submitted again.</li></ul>`
+      <p><strong><${Said} text=${job.name || `job ${job.id}`} /></strong>, type ${job.type}, tenant ${job.tenant}.</p>
+      ${waits ? html`<ul><li>It has waited for ${span(board.now - job.submitted)}${job.state === "held" ? ". It is in no queue." : html` and leaves its queue of ${several(waiting, "job")}.`}</li><li>It never starts, and cannot be brought back: it has to be submitted again.</li></ul>`
         : html`<ul><li>It has run for ${span(board.now - (job.started ?? job.placed))} on ${job.server}; that work is lost.</li>
           <li>It is asked to end (SIGTERM) and killed a little later. It ends as cancelled and does not start again.</li>
           <li>${frees} on ${job.server} ${frees.includes(",") ? "become" : "becomes"} free; ${several(waiting, "job")} of its type ${waiting === 1 ? "waits" : "wait"}.</li></ul>`}<//>` : null}`;
@@ -112,26 +112,27 @@ export function Job({ route, who, board }) {
   const id = Number(route.detail);
   const { value: job, error, reload } = useLoaded(() => get(`/v1/jobs/${encodeURIComponent(route.detail)}`), [route.detail], 2);
   useReady(job !== null || error !== null);
-  if (!job) return html`<h1>Job ${Number.isFinite(id) ? id : ""}</h1><${Waiting} error=${error} />`;
+  if (!job) return html`<div class="bar top"><h1>Job ${Number.isFinite(id) ? id : ""}</h1></div><${Waiting} error=${error} />`;
   const labels = Object.entries(job.labels || {});
-  return html`<div class="bar"><h1>Job ${job.id}${job.name ? `: ${job.name}` : ""}</h1><${State} of=${job.state} />
+  return html`<div class="bar top"><h1>Job ${job.id}${job.name ? html`: <${Said} text=${job.name} />` : ""}</h1><${State} of=${job.state} />
       <${Actions} job=${job} who=${who} board=${board} reload=${reload} /></div>
     <${Problem} error=${error} />
-    <div class="grid"><section class="panel"><h2>What it is</h2><dl class="facts">
+    <div class="columns"><div><section class="panel"><h2>What it is</h2><dl class="facts">
       <dt>type</dt><dd>${job.type}</dd><dt>tenant</dt><dd>${job.tenant}</dd>
-      <dt>command</dt><dd><code>${(job.argv || []).join(" ") || "–"}</code></dd>
+      <dt>command</dt><dd><code><${Said} text=${(job.argv || []).join(" ") || "–"} /></code></dd>
       <dt>needs</dt><dd>${Object.keys(job.needs || {}).length ? amounts(job.needs) : "as its type"}</dd>
       ${Object.keys(job.requires || {}).length ? html`<dt>requires</dt><dd>${Object.entries(job.requires).map(([key, some]) => `${key} in ${some.join(", ")}`).join("; ")}</dd>` : null}
-      ${labels.length ? html`<dt>labels</dt><dd>${labels.map(([key, text]) => `${key}=${text}`).join(", ")}</dd>` : null}
+      ${labels.length ? html`<dt>labels</dt><dd><${Said} text=${labels.map(([key, text]) => `${key}=${text}`).join(", ")} /></dd>` : null}
       <dt>submitted</dt><dd><${Time} at=${job.submitted} /></dd>
       <dt>placed</dt><dd><${Time} at=${job.placed} />${job.placed ? ` after ${span(job.placed - job.submitted)}` : ` (has waited ${span((job.ended ?? board.now) - job.submitted)})`}</dd>
       <dt>started</dt><dd><${Time} at=${job.started} /></dd>
       <dt>ended</dt><dd><${Time} at=${job.ended} />${job.ended && job.started ? ` after ${span(job.ended - job.started)}` : ""}</dd>
       <dt>server</dt><dd>${job.server ? html`<${ServerLink} name=${job.server} />` : "–"}</dd><dt>attempt</dt><dd>${job.attempt}</dd>
-      ${job.exit_code === null ? null : html`<dt>exit code</dt><dd>${job.exit_code}</dd>`}${job.reason ? html`<dt>reason</dt><dd>${job.reason}</dd>` : null}
+      ${job.exit_code === null ? null : html`<dt>exit code</dt><dd>${job.exit_code}</dd>`}${job.reason ? html`<dt>reason</dt><dd><${Said} text=${job.reason} /></dd>` : null}
       ${job.array === null ? null : html`<dt>array</dt><dd><${JobLink} id=${job.array} />, index ${job.array_index}</dd>`}
       <dt>if its server is lost</dt><dd>${job.on_loss === "requeue" ? "it is executed again" : "it ends as lost"}</dd></dl></section>
-    ${job.state === "waiting" ? html`<${Forecast} job=${job} />` : null}
+    <${History} job=${job} /></div>
+    <div>${job.state === "waiting" ? html`<${Forecast} job=${job} />` : null}
     ${OVER.includes(job.state) ? null : html`<${Why} job=${job} />`}
-    <${History} job=${job} /><${Output} job=${job} /></div>`;
+    <${Output} job=${job} /></div></div>`;
 }

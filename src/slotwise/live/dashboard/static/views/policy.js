@@ -37,7 +37,7 @@ export function PolicyChange({ board, who }) {
     ${open ? html`<${Confirm} title="Change the policy" action="Apply" ready=${Boolean(plan && plan.plan)} onClose=${() => setOpen(false)}
       onDo=${() => post("/v1/cluster/apply", { policy, plan: plan.plan })}>
       <p>Running jobs go on. The new policy decides about all jobs that wait.</p>
-      <label>New policy <select value=${policy} onChange=${(event) => setPolicy(event.target.value)}>
+      <label class="stacked">New policy <select value=${policy} onChange=${(event) => setPolicy(event.target.value)}>
         <option value="">choose one</option>
         ${(names || []).filter((one) => one.name !== board.policy).map((one) => html`<option value=${one.name}>${one.name}: ${one.summary}</option>`)}</select></label>
       ${policy ? html`<${Plan} policy=${policy} onPlan=${setPlan} />` : null}<//>` : null}`;

@@ -3,14 +3,18 @@
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import uPlot from "../vendor/uplot.js";
 import { get, offers, withQuery } from "../api.js";
-import { amount, number, percent, span, when } from "../format.js";
+import { amount, number, percent, span, tick, when } from "../format.js";
 import { setQuery } from "../route.js";
 import { Choice, colours, html, palette, Problem, Table, Time, useLoaded, useReady, useWidth, Waiting } from "../ui.js";
 
 const WINDOWS = { "0.25": "15 minutes", 1: "1 hour", 6: "6 hours", 24: "24 hours", 168: "7 days", 720: "30 days" };
 const POINTS = 120;
+const WHOLE = Array.from({ length: 24 }, (_, at) => [1, 2, 5][at % 3] * 10 ** Math.floor(at / 3)); // distances of ticks of an axis that counts jobs
 
-function Chart({ title, times, series, names, format, onDrawn }) {
+/** Let the legend tell the newest values, unless the pointer chooses others. */
+const newest = (plot) => plot.setLegend({ idx: plot.data[0].length - 1 });
+
+function Chart({ title, times, series, names, format, whole = false, onDrawn }) {
   const box = useRef(null);
   const width = useWidth(box);
   const look = colours("text", "quiet", "line");
@@ -19,35 +23,61 @@ function Chart({ title, times, series, names, format, onDrawn }) {
     const colour = palette(names);
     const axis = { stroke: look.quiet, grid: { stroke: look.line, width: 1 }, ticks: { stroke: look.line } };
     const plot = new uPlot({
-      width, height: 240, cursor: { drag: { x: true, y: false } },
+      width, height: 240, padding: [null, 34, null, null], cursor: { drag: { x: true, y: false } },
       scales: { y: { range: (_, __, most) => [0, Math.max(1, most * 1.05)] } },
-      axes: [axis, { ...axis, size: 62, values: (_, values) => values.map(format) }],
-      series: [{ label: "time", value: (_, at) => (at == null ? "–" : when(at)) },
+      axes: [{ ...axis, space: 90, values: (_, at) => at.map((one) => tick(one, times[times.length - 1] - times[0])) }, { ...axis, size: 62, incrs: whole ? WHOLE : undefined, values: (_, values) => values.map(format) }],
+      legend: { live: true, markers: { fill: (_, at) => (at ? colour.get(series[at - 1].name) : null) } },
+      hooks: { setCursor: [(plot) => { if (plot.cursor.idx == null) newest(plot); }] },
+      series: [{ label: "at", value: (_, at) => (at == null ? "–" : when(at)) },
         ...series.map((one) => ({ label: one.name, stroke: colour.get(one.name), width: 2, spanGaps: true, value: (_, x) => (x == null ? "–" : format(x)) }))],
     }, [times, ...series.map((one) => one.values)], box.current);
+    newest(plot);
     onDrawn();
     return () => plot.destroy();
   }, [width, series, look.text]);
   return html`<section class="chart"><h2>${title}</h2><div ref=${box} role="img" aria-label=${`${title} over time; the table above has the newest values`}></div></section>`;
 }
 
-function Forecast({ value }) {
-  if (!value) return html`<span>–</span>`;
-  if (value.p50 === null) return html`<span class="hint">not known yet</span>`;
-  return html`<span title=${`8 times in 10 between ${span(value.p10)} and ${span(value.p90)}`}>in ${span(value.p50)} <span class="hint">(${span(value.p10)} to ${span(value.p90)})</span></span>`;
+/** When all waiting jobs of a queue should have started, and how often forecasts of its jobs held. */
+function Forecast({ value, coverage }) {
+  if (!value || value.p50 === null) return html`<span class="hint">not known yet</span>`;
+  const held = coverage && coverage.of ? `; held ${percent(coverage.coverage)} of ${number(coverage.of)}` : "";
+  return html`<span title=${`8 times in 10 between ${span(value.p10)} and ${span(value.p90)}`}>in ${span(value.p50)} <span class="hint">(${span(value.p10)} to ${value.p90 === null ? "not known" : span(value.p90)}${held})</span></span>`;
+}
+
+function Types({ board, forecasts, coverage }) {
+  const rows = Object.entries(board.queues).filter(([, [n, running]]) => n || running);
+  if (!rows.length) return html`<p class="panel hint">No job waits and none runs.</p>`;
+  return html`<${Table} label="Queues now" head=${["type", "waiting", "running", "oldest waits for", "all of them start (forecast)"]}>
+    ${rows.map(([name, [n, running, since]]) => html`<tr key=${name}><th scope="row"><a href=${`#/jobs?type=${encodeURIComponent(name)}&state=waiting`}>${name}</a></th><td class="num">${number(n)}</td><td class="num">${number(running)}</td>
+      <td class="num">${since ? html`${span(board.now - since)} <span class="hint">since <${Time} at=${since} /></span>` : "–"}</td>
+      <td>${n ? html`<${Forecast} value=${forecasts.get(name)} coverage=${coverage[name]} />` : "–"}</td></tr>`)}<//>`;
+}
+
+function Tenants({ rows }) {
+  if (!rows.length) return html`<p class="panel hint">No job waits, or nothing is foreseen yet.</p>`;
+  return html`<${Table} label="Waiting jobs of tenants now" head=${["tenant", "waiting", "all of them start (forecast)"]}>
+    ${rows.map((one) => html`<tr key=${one.tenant}><th scope="row"><a href=${`#/jobs?tenant=${encodeURIComponent(one.tenant)}&state=waiting`}>${one.tenant}</a></th><td class="num">${number(one.waiting)}</td><td><${Forecast} value=${one} /></td></tr>`)}<//>`;
 }
 
 export function Queues({ board, route }) {
   const hours = Number(route.query.get("hours")) || 1;
+  const end = Number(route.query.get("until")) || null;
   const by = route.query.get("by") === "tenant" ? "tenant" : "type";
-  const { value, error } = useLoaded(() => get(withQuery("/v1/queues/history", { since: Date.now() / 1000 - hours * 3600, points: POINTS, by })), [hours, by], hours > 2 ? 60 : 10);
+  const { value, error } = useLoaded(
+    () => get(withQuery("/v1/queues/history", { since: (end || Date.now() / 1000) - hours * 3600, until: end, points: POINTS, by })),
+    [hours, by, end], end ? 0 : hours > 2 ? 60 : 10,
+  );
+  const move = (share) => setQuery(route, { until: Math.round((end || Date.now() / 1000) + share * hours * 3600) });
   const ahead = useLoaded(() => (offers("forecasts") ? get("/v1/forecasts?limit=1") : Promise.resolve(null)), [], 10);
   const drawn = useRef(false);
   const ready = () => { if (!drawn.current) { drawn.current = true; document.body.dataset.ready = ""; } };
-  useReady(Boolean(value && !value.series.length) || error !== null);
+  useReady(Boolean(value && !value.series.some((one) => one.arrivals.some(Boolean) || one.length.some(Boolean))) || error !== null);
   const forecasts = new Map(((ahead.value && ahead.value.queues) || []).map((one) => [one.type, one]));
   const drawing = useMemo(() => {
+    const places = new Map(board.types.map((one, at) => [one.name, at]));
     const series = value ? value.series.filter((one) => one.arrivals.some(Boolean) || one.length.some(Boolean)) : [];
+    series.sort((a, b) => (places.get(a.name) ?? 0) - (places.get(b.name) ?? 0));
     const lines = (values) => series.map((one) => ({ name: one.name, values: values(one) }));
     return {
       times: value ? Array.from({ length: POINTS }, (_, at) => value.since + (at + 1) * value.step) : [],
@@ -57,20 +87,19 @@ export function Queues({ board, route }) {
       starts: lines((one) => one.starts.map((n) => (60 * n) / value.step)),
     };
   }, [value]);
-  const waiting = Object.entries(board.queues).filter(([, [n, running]]) => n || running);
   const coverage = ahead.value && ahead.value.coverage && (ahead.value.coverage.all || ahead.value.coverage);
-  return html`<h1>Queues</h1>
-    <${Table} label="Queues now" head=${["type", "waiting", "running", "oldest waits since", "queue of now is served"]}>
-      ${waiting.map(([name, [n, running, since]]) => html`<tr key=${name}><th scope="row"><a href=${`#/jobs?type=${encodeURIComponent(name)}&state=waiting`}>${name}</a></th><td class="num">${number(n)}</td><td class="num">${number(running)}</td>
-        <td>${since ? html`<${Time} at=${since} /> (${span(board.now - since)})` : "–"}</td><td>${n ? html`<${Forecast} value=${forecasts.get(name)} />` : "–"}</td></tr>`)}<//>
+  return html`<div class="bar top"><h1>Queues</h1></div>
+    ${by === "type" ? html`<${Types} board=${board} forecasts=${forecasts} coverage=${(ahead.value && ahead.value.coverage && ahead.value.coverage.by_type) || {}} />` : html`<${Tenants} rows=${(ahead.value && ahead.value.tenants) || []} />`}
     ${coverage && coverage.of ? html`<p class="hint">80 % intervals held ${percent(coverage.coverage)} of the last ${number(coverage.of)} starts.</p>` : null}
     ${ahead.error ? html`<p class="hint">Forecasts: ${ahead.error.message}</p>` : null}
     <div class="bar"><${Choice} label="By" value=${by} options=${[["type", "type"], ["tenant", "tenant"]]} onChange=${(key) => setQuery(route, { by: key === "type" ? null : key })} />
       <label>Window <select value=${String(hours)} onChange=${(event) => setQuery(route, { hours: event.target.value })}>
-        ${Object.entries(WINDOWS).sort((a, b) => a[0] - b[0]).map(([key, text]) => html`<option value=${key}>${text}</option>`)}</select></label></div>
+        ${Object.entries(WINDOWS).sort((a, b) => a[0] - b[0]).map(([key, text]) => html`<option value=${key}>${text}</option>`)}</select></label>
+      <span class="pager"><button type="button" onClick=${() => move(-0.5)}>Earlier</button>
+        <button type="button" disabled=${!end} onClick=${() => move(0.5)}>Later</button><button type="button" disabled=${!end} onClick=${() => setQuery(route, { until: null })}>Now</button></span></div>
     <${Problem} error=${error} />
-    ${value ? html`
-      <${Chart} title=${`Waiting jobs by ${by}`} ...${drawing} series=${drawing.lengths} format=${(x) => number(Math.round(x))} onDrawn=${ready} />
+    ${value && !drawing.lengths.length ? html`<p class="panel hint">No job was there in this window.</p>` : value ? html`
+      <${Chart} title=${`Waiting jobs by ${by}`} ...${drawing} series=${drawing.lengths} whole format=${(x) => number(Math.round(x))} onDrawn=${ready} />
       <${Chart} title=${`Mean wait of started jobs by ${by}`} ...${drawing} series=${drawing.waits} format=${span} onDrawn=${ready} />
       <${Chart} title=${`Starts a minute by ${by}`} ...${drawing} series=${drawing.starts} format=${amount} onDrawn=${ready} />`
       : html`<${Waiting} />`}`;

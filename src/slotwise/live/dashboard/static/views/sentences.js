@@ -1,7 +1,7 @@
 // Rows of the journal as sentences.
 
 import { amounts, span } from "../format.js";
-import { html, JobLink, ServerLink } from "../ui.js";
+import { html, JobLink, Said, ServerLink } from "../ui.js";
 
 const placed = ([job, server, attempt]) =>
   html`job <${JobLink} id=${job} /> starts on <${ServerLink} name=${server} />${attempt > 1 ? ` (attempt ${attempt})` : ""}`;
@@ -10,13 +10,15 @@ const placed = ([job, server, attempt]) =>
 function happened({ event: row, note }) {
   const job = row.job === undefined ? null : html`<${JobLink} id=${row.job} />`;
   const server = row.server === undefined ? null : html`<${ServerLink} name=${row.server} />`;
-  const why = note && note.reason ? `: ${note.reason}` : "";
+  const why = note && note.reason ? html`: <${Said} text=${note.reason} />` : "";
   switch (row.event) {
     case "submit": return html`job ${job} of type ${row.type} comes${row.demand ? ` (asks for ${amounts(Object.fromEntries(Object.entries(row.demand).map(([k, v]) => [k, Number(v)])))})` : ""}`;
     case "started": return html`job ${job} runs`;
     case "complete": return html`job ${job} ends ${note ? `as ${note.state}, exit code ${note.exit_code}` : ""}${why}`;
     case "stop": return html`job ${job} leaves its server${note && note.state ? ` as ${note.state}` : ""}${why}`;
     case "stop-asked": return html`job ${job} is asked to end`;
+    case "held": return html`${row.jobs > 1 ? `jobs ${row.job} to ${row.job + row.jobs - 1} are held` : html`job ${job} is held`}`;
+    case "dropped": return html`job ${job} ends as ${row.state} and never started${row.reason ? `: ${row.reason}` : ""}`;
     case "cancel": return html`job ${job} is cancelled`;
     case "requeue": return html`job ${job} goes back to its queue${why}`;
     case "join": return html`server ${server} joins (class ${row.server_class ?? row.class ?? ""})`;

@@ -3,9 +3,9 @@
 import { useState } from "preact/hooks";
 import { get, offers, post, withQuery } from "../api.js";
 import { serverAt } from "../board.js";
-import { amount, several, span } from "../format.js";
-import { Confirm, html, JobLink, Problem, State, Table, Time, useLoaded, useReady, Waiting } from "../ui.js";
-import { Gantt } from "./gantt.js";
+import { amount, changeOfWaits, several, span } from "../format.js";
+import { Confirm, html, JobLink, Problem, Said, State, Table, Time, useLoaded, useReady, Waiting } from "../ui.js";
+import { Gantt, shownFrom, useEnds } from "./gantt.js";
 
 const HOUR = 3600;
 
@@ -22,7 +22,7 @@ function Actions({ one, who, jobs, board }) {
     try {
       const found = await post("/v1/whatif", { drain: [one.name], hours: 1 });
       const change = found.change && found.change.wait;
-      setEffect(change ? `Over the next hour mean waits change by ${span(Math.abs(change.p50))} ${change.p50 < 0 ? "less" : "more"} (8 in 10 runs between ${change.p10.toFixed(1)} and ${change.p90.toFixed(1)} s).` : found.reason || "not known yet");
+      setEffect(change ? `Over the next hour, mean waits become ${changeOfWaits(change)}.` : found.reason || "not known yet");
     } catch (error) {
       setEffect(error.message);
     }
@@ -47,21 +47,22 @@ export function Server({ route, who, board }) {
   const jobs = useLoaded(() => get(withQuery("/v1/jobs", { server: name, state: ["placed", "running"], limit: 500 })), [name, version], 5);
   const [hours, setHours] = useState(1);
   const spans = useLoaded(() => get(withQuery("/v1/timeline", { server: name, since: Date.now() / 1000 - hours * HOUR })), [name, version, hours], 10);
+  const ends = useEnds();
   useReady(!known || jobs.value !== null || jobs.error !== null);
-  if (!known) return html`<h1>Server ${name}</h1><p class="problem" role="alert">There is no server of this name. <a href="#/">All servers</a></p>`;
-  return html`<div class="bar"><h1>Server ${name}</h1><${State} of=${one.status} /><${Actions} one=${one} who=${who} jobs=${jobs.value && jobs.value.jobs} board=${board} /></div>
-    <div class="grid"><section class="panel"><h2>What it does</h2>
+  if (!known) return html`<div class="bar top"><h1>Server ${name}</h1></div><p class="problem" role="alert">There is no server of this name. <a href="#/">All servers</a></p>`;
+  return html`<div class="bar top"><h1>Server ${name}</h1><${State} of=${one.status} text=${one.shown} /><${Actions} one=${one} who=${who} jobs=${jobs.value && jobs.value.jobs} board=${board} /></div>
+    <div class="columns uneven"><section class="panel"><h2>What it does</h2>
       ${explained.value ? html`<p>${explained.value.text}</p>` : html`<${Waiting} error=${explained.error} />`}
-      ${one.reason ? html`<p>Reason: ${one.reason}</p>` : null}
+      ${one.reason ? html`<p>Reason: <${Said} text=${one.reason} /></p>` : null}
       <${Table} label="Resources" head=${["resource", "allocated", "kept", "free", "capacity"]}>
-        ${board.resources.map((resource, r) => html`<tr key=${resource}><th scope="row">${resource}</th><td class="num">${amount(one.used[r])}</td><td class="num">${amount(one.kept[r])}</td>
+        ${board.resources.map((resource, r) => [resource, r]).filter(([, r]) => one.capacity[r]).map(([resource, r]) => html`<tr key=${resource}><th scope="row">${resource}</th><td class="num">${amount(one.used[r])}</td><td class="num">${amount(one.kept[r])}</td>
           <td class="num">${amount(Math.max(0, one.capacity[r] - one.used[r] - one.kept[r]))}</td><td class="num">${amount(one.capacity[r])}</td></tr>`)}<//>
       <p class="hint">Class ${one.kind}.</p></section>
     <section class="panel"><h2>What it holds</h2><${Problem} error=${jobs.error} />
-      ${jobs.value ? html`<${Table} label=${several(jobs.value.jobs.length, "job")} head=${["job", "name", "state", "type", "tenant", "started", "for"]}>
-        ${jobs.value.jobs.map((job) => html`<tr key=${job.id}><th scope="row"><${JobLink} id=${job.id} /></th><td class="break">${job.name || "–"}</td><td><${State} of=${job.state} /></td><td>${job.type}</td><td>${job.tenant}</td>
+      ${jobs.value && !jobs.value.jobs.length ? html`<p class="hint">No job.</p>` : jobs.value ? html`<${Table} label=${several(jobs.value.jobs.length, "job")} head=${["job", "name", "state", "type", "tenant", "started", "for"]}>
+        ${jobs.value.jobs.map((job) => html`<tr key=${job.id}><th scope="row"><${JobLink} id=${job.id} /></th><td class="break"><${Said} text=${job.name || "–"} /></td><td><${State} of=${job.state} /></td><td>${job.type}</td><td>${job.tenant}</td>
           <td><${Time} at=${job.started} /></td><td class="num">${job.started === null ? "–" : span(board.now - job.started)}</td></tr>`)}<//>` : null}</section></div>
     <section class="panel"><div class="bar"><h2>Timeline</h2><label>Window <select value=${hours} onChange=${(event) => setHours(Number(event.target.value))}>
       <option value="0.25">15 minutes</option><option value="1">1 hour</option><option value="6">6 hours</option><option value="24">24 hours</option></select></label></div>
-      ${spans.value ? html`<${Gantt} rows=${[name]} spans=${spans.value.spans} since=${spans.value.since} until=${spans.value.until} now=${board.now} types=${board.types} lanes />` : html`<${Waiting} error=${spans.error} />`}</section>`;
+      ${spans.value ? html`<${Gantt} rows=${[name]} spans=${spans.value.spans} ...${shownFrom(spans.value, true)} now=${board.now} types=${board.types} forecasts=${ends} high=${200} />` : html`<${Waiting} error=${spans.error} />`}</section>`;
 }

@@ -4,11 +4,10 @@ import { get, offers, withQuery } from "../api.js";
 import { order } from "../board.js";
 import { setQuery } from "../route.js";
 import { html, useLoaded, useReady, Waiting } from "../ui.js";
-import { Gantt } from "./gantt.js";
+import { Gantt, shownFrom, useEnds } from "./gantt.js";
 
 const ROWS = 20;
 const WINDOWS = { "0.1": "6 minutes", 0.25: "15 minutes", 1: "1 hour", 6: "6 hours", 24: "24 hours", 168: "7 days" };
-const AHEAD = 0.35; // of the window lies in the future
 
 export function Timeline({ board, route }) {
   const hours = Number(route.query.get("hours")) || 0.25;
@@ -22,13 +21,10 @@ export function Timeline({ board, route }) {
     () => (rows.length ? get(withQuery("/v1/timeline", { server: rows, since: (end || Date.now() / 1000) - hours * 3600, until: end })) : Promise.resolve({ spans: [], since: 0, until: 1, complete: true })),
     [rows.join("\n"), hours, end], hours > 2 ? 30 : 5,
   );
-  const ahead = useLoaded(() => (offers("forecasts") ? get("/v1/forecasts") : Promise.resolve(null)), [], 10);
-  const forecasts = new Map(((ahead.value && ahead.value.running) || []).filter((one) => one.p50 !== null)
-    .map((one) => [one.job, { p50: ahead.value.as_of + one.p50, p90: ahead.value.as_of + one.p90 }]));
+  const forecasts = useEnds();
   useReady(value !== null || error !== null);
-  const until = value ? value.until + (end ? 0 : (value.until - value.since) * AHEAD) : 0;
   const move = (by) => setQuery(route, { until: Math.round((end || Date.now() / 1000) + by * hours * 3600) });
-  return html`<h1>Timeline</h1>
+  return html`<div class="bar top"><h1>Timeline</h1></div>
     <div class="bar">
       <label>Window <select value=${String(hours)} onChange=${(event) => setQuery(route, { hours: event.target.value })}>
         ${Object.entries(WINDOWS).sort((a, b) => a[0] - b[0]).map(([key, text]) => html`<option value=${key}>${text}</option>`)}</select></label>
@@ -38,7 +34,7 @@ export function Timeline({ board, route }) {
       ${pages > 1 ? html`<span class="pager"><button type="button" disabled=${page === 0} onClick=${() => setQuery(route, { page: page - 1 || null })}>Previous servers</button>
         <button type="button" disabled=${page >= pages - 1} onClick=${() => setQuery(route, { page: page + 1 })}>Next servers</button> <span class="hint">page ${page + 1} of ${pages}</span></span>` : null}
     </div>
-    ${value ? html`<${Gantt} rows=${rows} spans=${value.spans} since=${value.since} until=${until} now=${board.now} types=${board.types} forecasts=${forecasts} />
+    ${value ? html`<${Gantt} rows=${rows} spans=${value.spans} ...${shownFrom(value, !end)} now=${board.now} types=${board.types} forecasts=${forecasts} />
       ${value.complete ? null : html`<p class="hint">There were more jobs than are drawn: choose a shorter window.</p>`}` : html`<${Waiting} error=${error} />`}
     <p class="hint">The line is now. Right of it, running jobs reach to when they should end: darker to the middle, lighter to the time by which 9 in 10 end${offers("forecasts") ? "" : " (this service makes no forecasts)"}.</p>`;
 }

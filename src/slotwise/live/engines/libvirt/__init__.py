@@ -1,0 +1,1 @@
+"""The engine `libvirt`: hosts are servers, jobs are virtual machines. Start reading in `engine`."""
