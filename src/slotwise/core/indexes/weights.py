@@ -26,7 +26,6 @@ from slotwise.core import state as st
 from slotwise.core.indexes.followed import take_one
 from slotwise.packing.kernels import BRANCH_AND_BOUND, TABLE, solve
 
-BRIEF = 2_000  # nodes of a search, some 20 microseconds
 # Nodes of a search at a decision, some 10 milliseconds. Some weights of 26 types took 3,000 million, half a minute.
 MOST_NODES = 1_000_000
 FEW_COLUMNS = 6  # with so few a whole row of a table is as quickly added up as its part that is not zero
@@ -105,24 +104,6 @@ def best_weight(s: st.State, server: int) -> float:
 
 
 @kernel
-def about_best_weight(s: st.State, server: int) -> float:
-    """The same, to measure others by: where the best is hard to find it may be less, what BRIEF nodes of a search find. It depends on nothing but the
-    weights: neither on lots, nor on what is known from before."""
-    c = natural(st.servers(s)[natural(server), st.CLASS])
-    if st.classes(s)[c, st.SOLVER] == TABLE or st.crowd(s)[c] <= 0.0:
-        return best_weight(s, server)
-    if st.near(s)[c] == 1.0 and _is_known(s, c):
-        return float(st.watch(s)[c, 0])
-    _shuffle(s, 0)
-    s.most_nodes = BRIEF
-    best = best_weight(s, server)
-    s.most_nodes = MOST_NODES
-    if not s.gave_up:
-        _note_best(s, c, best)
-    return best
-
-
-@kernel
 def _is_followed(s: st.State) -> bool:
     """Whether the weights of listed candidates are kept up to date."""
     return bool(s.n_waiting < s.follow_limit)
@@ -160,18 +141,6 @@ def _is_enough(s: st.State, c: int, mine: float, share: float) -> bool:
             total += more * fit[j]
             highest = max(highest, more)
     return min(total, highest * st.crowd(s)[c]) <= spare
-
-
-@kernel
-def _is_known(s: st.State, c: int) -> bool:
-    """Whether no weight has changed since B(W) was last worked out."""
-    known, w = st.watch(s)[c], st.weight(s)
-    if known[0] < 0.0:
-        return False
-    for j in range(s.n_types):
-        if w[j] != known[1 + j]:
-            return False
-    return True
 
 
 @kernel

@@ -8,8 +8,7 @@ Another job does not delay it on any server but l*; nor on l*, if it is expected
 
 The reservation stands while everything goes as expected. A job that ends at another time than expected, a server that
 comes or goes, or t* passing by make it void, and it is searched anew over all servers. A job that outlives its estimate
-is expected to end at any moment. A policy may put the search off while no job could start whatever the search finds
-(`put_off`, `settle`).
+is expected to end at any moment.
 
 A policy has it in its memory (`declare`), and names it by its place there.
 """
@@ -32,7 +31,6 @@ from slotwise.core.store import Store
 
 NONE = -1
 FOR, JOB, ON = 0, 1, 2  # for whom it is, by the order of arrival and by job number, and on which server
-LATER = np.nan  # in place of t*: the search was put off
 FEW = 64  # running jobs of a server that are sorted by their ends in one go; of more, ends are tried one by one
 
 
@@ -64,7 +62,7 @@ def reserved_server(s: st.State, place: int) -> int:
 
 @kernel
 def reserved_at(s: st.State, place: int) -> float:
-    """t*; LATER where the search was put off."""
+    """Return t*."""
     return float(st.float_field(s, place + 1)[0])
 
 
@@ -98,33 +96,6 @@ def stands(s: st.State, place: int, i: int) -> bool:
     return bool(
         st.int_field(s, place)[FOR] == st.sequence(s)[i] and reserved_at(s, place) > s.now and not s.off_schedule
     )
-
-
-@kernel
-def put_off(s: st.State, place: int, i: int) -> None:
-    """Reserve the only server for job i, whose demand is in need(s). t* and `spare` are computed on request."""
-    plan, possible = st.int_field(s, place), _could_hold(s, 0)
-    s.off_schedule = 0
-    plan[FOR], plan[JOB], plan[ON] = st.sequence(s)[i], i, 0 if possible else NONE
-    st.float_field(s, place + 1)[0] = LATER if possible else np.inf
-
-
-@kernel
-def is_put_off(s: st.State, place: int) -> bool:
-    """Whether t* is still to be found."""
-    return holder(s, place) >= 0 and bool(np.isnan(reserved_at(s, place)))
-
-
-@kernel
-def settle(s: st.State, place: int) -> None:
-    """Find what was put off. What has not gone as expected since stays noted, so that looking changes nothing."""
-    if is_put_off(s, place):
-        i, noted = holder(s, place), s.off_schedule
-        s.need_type = st.jobs(s)[i, st.TYPE]
-        for r in range(s.n_resources):
-            st.need(s)[r] = takes(s, i, r)
-        reserve(s, place, i)
-        s.off_schedule = noted
 
 
 @kernel
@@ -270,7 +241,6 @@ def _earliest_of_many(s: st.State, place: int, server: int, limit: float) -> flo
 
 def why_waits(view: View, place: int, i: int) -> Because | None:
     """Whether it is for the reservation that job i waits: it is another's, and some server has room for i."""
-    settle(view.store.state, place)
     first = holder(view.store.state, place)
     if first in (NONE, i) or view.no_room(i) is not None:
         return None
@@ -281,7 +251,6 @@ def why_waits(view: View, place: int, i: int) -> Because | None:
 def describe(view: View, place: int, server: int) -> tuple[Because, ...]:
     """What there is to say of the server: that it is reserved, or nothing."""
     state = view.store.state
-    settle(state, place)
     first = holder(state, place)
     if first < 0 or reserved_server(state, place) != server:
         return ()
@@ -289,12 +258,12 @@ def describe(view: View, place: int, server: int) -> tuple[Because, ...]:
 
 
 def learnt(store: Store, place: int, names: Names) -> dict[str, Any]:
-    """The reservation as plain data; where all has not gone as expected, or the search was put off, it only says for whom it is."""
+    """The reservation as plain data. If a job ended at another time than expected, it only says for which job it is."""
     born, i, on = store.values_of(place).tolist()
     if i < 0 or store.arrays["jobs"][i, st.SERVER] != st.WAITING or store.sequence[i] != born:
         return {}
     at = float(store.values_of(place + 1)[0])
-    if store.state.off_schedule or np.isnan(at):
+    if store.state.off_schedule:
         return {"for": born}
     server = dict(zip(names.server_rows, names.servers, strict=True)).get(on)
     left = dict(zip(names.resources, store.values_of(place + 2).tolist(), strict=True))

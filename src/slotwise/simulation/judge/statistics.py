@@ -116,11 +116,6 @@ class Moments:
     mean: float = 0.0
     m2: float = 0.0
 
-    @property
-    def variance(self) -> float:
-        """m2 / count: of these values, not of a law behind them; 0 without values."""
-        return self.m2 / self.count if self.count else 0.0
-
 
 def moments(values: ArrayLike) -> Moments:
     """The moments of the values."""
