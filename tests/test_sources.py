@@ -55,13 +55,13 @@ def test_no_kernel_of_a_policy_is_made_from_what_uses_it(module: str) -> None:
 
 def test_a_changed_source_changes_the_stamps_of_what_is_made_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
     before = dict(sources._stamps())
-    real = sources._look
+    real = sources._facts_of
 
     def look(path: object, known: object) -> dict[str, object]:
         found = real(path, known)  # type: ignore[arg-type]
         return {**found, "hash": "other"} if str(path).endswith("core/steps.py") else found
 
-    monkeypatch.setattr(sources, "_look", look)
+    monkeypatch.setattr(sources, "_facts_of", look)
     monkeypatch.setattr(sources, "_write", lambda *_: None)
     after = sources._stamps.__wrapped__()
     changed = {name for name in before if before[name] != after[name]}

@@ -2,7 +2,9 @@
 
 - `long`: a sentence of more than 35 words, in documentation, docstrings and comments;
 - `things`: a pronoun for persons, such as "nobody" or "whoever", which here nearly always means a job, a server or a caller;
-- `below`: a constant that is explained by a string below it instead of a comment before or beside it.
+- `below`: a constant that is explained by a string below it instead of a comment before or beside it;
+- `verb`: a docstring of a function, but for properties, that does not begin with a verb such as "Return". Packages in
+  `VERBS_LATER` are not held to it yet.
 
 Code, formulas, tables and quotations do not count. `python tools/prose.py FILE...` reads only these files.
 """
@@ -25,6 +27,60 @@ ROOT = Path(__file__).resolve().parents[1]
 MOST_WORDS = 35
 THINGS = re.compile(
     r"\b(nobody|somebody|anybody|everybody|whoever|those who|who waits|who is|who has|the others)\b", re.IGNORECASE
+)
+VERBS_LATER = ("cli", "display", "experiments", "foresee", "live", "policies/guarded", "report", "shims")
+# words that begin a description instead of an instruction
+NO_VERBS = frozenset(
+    [
+        "The",
+        "A",
+        "An",
+        "Whether",
+        "How",
+        "What",
+        "Which",
+        "Where",
+        "Why",
+        "When",
+        "Who",
+        "As",
+        "Of",
+        "For",
+        "From",
+        "At",
+        "In",
+        "On",
+        "To",
+        "If",
+        "With",
+        "Without",
+        "By",
+        "Each",
+        "Every",
+        "All",
+        "Also",
+        "Some",
+        "Any",
+        "No",
+        "None",
+        "Nothing",
+        "One",
+        "Two",
+        "It",
+        "Its",
+        "This",
+        "That",
+        "These",
+        "Those",
+        "There",
+        "Only",
+        "Not",
+        "Numbers",
+        "Names",
+        "Jobs",
+        "Servers",
+        "Types",
+    ]
 )
 Finding = tuple[int, str, str]  # line, rule, sentence
 
@@ -89,6 +145,7 @@ def findings(path: Path) -> list[Finding]:
                 found.append((line, "things", sentence))
     if path.suffix == ".py":
         found += _messages(path)
+        found += _descriptions(path)
         body = ast.parse(path.read_text("utf-8")).body
         for before, node in itertools.pairwise(body):
             if isinstance(before, ast.Assign | ast.AnnAssign) and _is_string(node):
@@ -108,6 +165,20 @@ def _messages(path: Path) -> list[Finding]:
         for node in texts
         if isinstance(node.value, str) and " " in node.value and THINGS.search(node.value)
     ]
+
+
+def _descriptions(path: Path) -> list[Finding]:
+    """Return the docstrings of functions that begin with a description."""
+    place = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else ""
+    if not place.startswith("src/") or place.startswith(tuple(f"src/slotwise/{name}/" for name in VERBS_LATER)):
+        return []
+    found = []
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (text := ast.get_docstring(node)):
+            is_property = any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
+            if text.split()[0].rstrip(",:.") in NO_VERBS and not is_property:
+                found.append((node.lineno, "verb", f"{node.name}: {text}"))
+    return found
 
 
 def _is_string(node: ast.stmt) -> bool:
@@ -141,7 +212,7 @@ def main() -> None:
         for line, rule, text in findings(path):
             totals[rule] += 1
             print(f"{path.relative_to(ROOT)}:{line}: {rule}: {text[:140]}")
-    print(", ".join(f"{rule} {totals[rule]}" for rule in ("long", "things", "below")))
+    print(", ".join(f"{rule} {totals[rule]}" for rule in ("long", "things", "below", "verb")))
     sys.exit(bool(totals))
 
 

@@ -119,5 +119,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What there is, although most of it is imported only when used."""
+    """List what there is, although most of it is imported only when used."""
     return sorted({*globals(), *__all__})

@@ -7,7 +7,7 @@ import sys
 
 
 def main() -> None:
-    """The command. Ctrl-C may come while the import is under way."""
+    """Run the command. Ctrl-C may come during the import."""
     gc.disable()  # until all is imported: nothing of it is garbage, and looking for some takes a tenth of the time
     try:
         from slotwise.cli.main import main as command

@@ -21,7 +21,7 @@ MARKER = ".slotwise"
 
 @contextmanager
 def whole(path: str | Path) -> Iterator[Path]:
-    """A place to write to, which becomes `path` when the block ends well."""
+    """Open a place to write to, which becomes `path` when the block ends well."""
     path = Path(path)
     if path.is_dir():
         raise InputError("is a directory", where=str(path), remedy="give the name of a file")
@@ -110,7 +110,7 @@ def _listed(folder: Path) -> set[str]:
 
 @contextmanager
 def filled(folder: Path, flag: str = "--out") -> Iterator[Path]:
-    """A folder to write results to, whose files move to `folder` when the block ends well.
+    """Make a folder to write results to, whose files move to `folder` when the block ends well.
 
     Files of an earlier filling that are not written again are removed."""
     try:

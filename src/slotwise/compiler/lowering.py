@@ -1,9 +1,12 @@
-"""How a kernel becomes LLVM's code: Numba's lowering, without what no kernel of ours has.
+"""Plain kernels: kernels that neither raise nor allocate are lowered without reference counts.
 
-Numba's code is ready for anything: every call may raise, every array is counted by who holds it, every loop may go backwards. For one line
-such as `load(s)[j] += 1` that is a hundred lines for LLVM, which then removes nearly all of them. That was a third of the first run's wait.
-A kernel that neither raises nor allocates (`_is_plain`) has none of this to begin with: a call is a call, an element is an address, and a
-loop counts. All others are lowered as Numba does it.
+Numba's lowering is ready for anything: every call may raise, every array is counted by what holds it, and every loop
+may go backwards. LLVM then removes nearly all of it, which costs a fourth of the CPU time of a first run. Nearly all
+kernels are plain (`_is_plain`). Nothing in them counts references, their callers do not check whether they raised, an
+element of an array is an address, and a loop counts. Every other kernel is lowered as Numba does it.
+
+This is safe because a plain kernel creates no array: every array that it sees is owned by its caller, or is a view of
+memory that a `Store` owns.
 """
 
 from __future__ import annotations
@@ -22,31 +25,33 @@ VALUES = (types.Number, types.Boolean, types.Record, types.Array, types.NoneType
 LOOPS = (types.RangeType, types.RangeIteratorType, types.Pair)
 NAMES = (types.Function, types.Dispatcher, types.FunctionType, types.Module, types.NumberClass, types.Literal)
 RAISES = (ir.Raise, ir.StaticRaise, ir.DynamicRaise, ir.TryRaise)
-SUMS = ("binop", "inplace_binop", "unary")  # of two arrays they allocate a third
+OPERATORS = ("binop", "inplace_binop", "unary")  # with an array operand they allocate the result
+
 OWNER, PARENT, ITEMS, ITEM_SIZE, DATA, SHAPE, STRIDES = range(7)  # places in Numba's record of an array
 
-# kernels, with the types of their arguments, that were found plain; those that a kernel calls are typed before it
+# plain kernels so far, with the types of their arguments; a kernel is typed after the kernels that it calls
 _plain: set[tuple[Any, tuple[Any, ...]]] = set()
 
 
-def look_at(state: Any, *, from_python: bool = False) -> None:
-    """Have a typed kernel lowered as a plain one, if it is. What Python gets of it has to be counted."""
+def prepare(state: Any, *, from_python: bool = False) -> None:
+    """Switch reference counts off for a typed kernel that is plain. Arrays returned to Python must be counted."""
     if _is_plain(state) and not (from_python and _has_array(state.return_type)):
         _plain.add((state.func_id.func, state.args))
         count_references(state.targetctx, False)
 
 
 def count_references(context: Any, counted: bool) -> None:
-    """Whether what is lowered from now on counts who holds an array. Where it does not, it is plain."""
+    """Switch reference counts on or off for what is lowered from now on. Without them a kernel is plain."""
     context.enable_nrt = counted
-    context.__dict__.pop("nrt", None)  # made when it is first needed, and then kept
+    context.__dict__.pop("nrt", None)  # Numba makes it when first needed, and then keeps it
 
 
 def _is_plain(state: Any) -> bool:
-    """Whether it neither raises nor allocates, and calls nothing that might.
+    """Return whether a kernel neither raises nor allocates, and calls nothing that might.
 
-    Arrays may be indexed, measured, and handed to plain kernels and to what is written in the compiler's terms. Whatever else takes or gives
-    one may allocate, or raise."""
+    A plain kernel may index and measure arrays, and hand them to plain kernels and to intrinsics. Any other operation
+    on an array may allocate, or raise.
+    """
     typemap, calltypes = state.typemap, state.calltypes
     if not all(map(_is_simple, typemap.values())):
         return False
@@ -56,7 +61,7 @@ def _is_plain(state: Any) -> bool:
                 return False
             if isinstance(one, (ir.SetItem, ir.StaticSetItem)) and _has_array(typemap[one.value.name]):
                 return False
-        for op in SUMS:
+        for op in OPERATORS:
             if any(_handles_arrays(calltypes[expr]) for expr in block.find_exprs(op)):
                 return False
         if not all(_is_plain_call(call, typemap, calltypes[call]) for call in block.find_exprs("call")):
@@ -65,18 +70,19 @@ def _is_plain(state: Any) -> bool:
 
 
 def _is_plain_call(call: Any, typemap: Any, signature: Any) -> bool:
+    """Return whether a call neither raises nor allocates."""
     called = typemap[call.func.name]
     if isinstance(called, types.Dispatcher):
         return (called.dispatcher.py_func, signature.args) in _plain
     if not isinstance(called, types.Function) or isinstance(called.typing_key, _Intrinsic):
         return True
-    if called.typing_key is range:  # raises if it goes on by 0
+    if called.typing_key is range:  # raises if its step is 0
         return len(call.args) < 3 or isinstance(typemap[call.args[2].name], types.Literal)
     return called.typing_key is len or not _handles_arrays(signature)
 
 
 def _is_simple(kind: Any) -> bool:
-    """Whether values of this type are no objects of their own."""
+    """Return whether values of this type are no objects on the heap."""
     if isinstance(kind, types.BaseTuple):
         return all(map(_is_simple, kind))
     if isinstance(kind, types.BoundFunction):
@@ -93,7 +99,7 @@ def _handles_arrays(signature: Any) -> bool:
 
 
 def call_to(description: Any, library: Any, *, plain: bool) -> Any:
-    """How others call a kernel. As Numba's, but callers of a plain kernel do not check whether it has raised."""
+    """Return how other kernels call a kernel: as Numba does it, but callers of a plain kernel do not check whether it raised."""
     if not plain:
         return user_function(description, [library])
     kind = description.restype
@@ -105,7 +111,7 @@ def call_to(description: Any, library: Any, *, plain: bool) -> Any:
         given = convention._get_arg_packer(description.argtypes).as_arguments(builder, arguments)
         builder.call(function, [result, builder.function.args[1], *given])
         value = builder.load(result)
-        if not isinstance(kind, types.Array):  # which Numba would take apart and put together again
+        if not isinstance(kind, types.Array):  # Numba would take an array apart and put it together again
             value = context.get_returned_value(builder, kind, value)
         return impl_ret_borrowed(context, builder, kind, value)  # a caller that counts has to count this
 
@@ -115,41 +121,25 @@ def call_to(description: Any, library: Any, *, plain: bool) -> Any:
 
 
 def lowering(context: Any, *given: Any, **named: Any) -> Any:
-    """What lowers a function: ours where nothing is counted."""
+    """Return the object that lowers a function: ours if references are not counted."""
     return (Lower if context.enable_nrt else PlainLower)(context, *given, **named)
 
 
 class PlainLower(Lower):  # type: ignore[misc]
-    """Lowers a plain kernel."""
+    """The lowering of a plain kernel."""
 
     def init(self) -> None:
-        """As Numba's."""
+        """Begin without ranges that count up by one."""
         super().init()
         self._ascending: set[Any] = set()
 
-    def incref(self, kind: Any, value: Any) -> None:
-        """Nothing is counted."""
-
-    def decref(self, kind: Any, value: Any) -> None:
-        """Nothing is counted."""
-
-    def delvar(self, name: str) -> None:
-        """Nothing is to be released."""
-
-    def storevar(self, value: Any, name: str, argidx: int | None = None) -> None:
-        """As Numba's, without releasing what was there."""
-        if name in self._singly_assigned_vars:
-            self._blk_local_varmap[name] = value
-        else:
-            self.builder.store(value, self.getvar(name))
-
     def create_cpython_wrapper(self, release_gil: bool = False) -> None:
-        """Who calls from Python counts."""
+        """Count references in the wrapper: callers from Python do."""
         count_references(self.context, True)
         super().create_cpython_wrapper(release_gil)
 
     def lower_call(self, kind: Any, expr: Any) -> Any:
-        """As Numba's, which writes down every call first, with all fields of the state."""
+        """Lower a call. Numba would first write the call down for debugging, with all fields of the state."""
         function, signature = self.typeof(expr.func.name), self.fndesc.calltypes[expr]
         if not isinstance(function, (types.Dispatcher, types.Function)) or signature.recvr or expr.target:
             return super().lower_call(kind, expr)
@@ -161,7 +151,7 @@ class PlainLower(Lower):  # type: ignore[misc]
         return self.context.cast(self.builder, value, signature.return_type, kind)
 
     def lower_expr(self, kind: Any, expr: Any) -> Any:
-        """As Numba's, but elements and rows of arrays and loops that count up by one are written out."""
+        """Lower an expression. Elements and rows of arrays, and loops that count up by one, are written out."""
         if expr.op in ("getitem", "static_getitem"):
             index = expr.index if expr.op == "getitem" else expr.index_var
             if (axes := self._axes(expr.value, index)) is not None:
@@ -169,19 +159,19 @@ class PlainLower(Lower):  # type: ignore[misc]
         elif expr.op == "getiter" and (value := self.loadvar(expr.value.name)) in self._ascending:
             return self._start_loop(kind, value)
         elif expr.op == "iternext" and isinstance(self.typeof(expr.value.name), types.RangeIteratorType):
-            return self._go_on(kind, self.loadvar(expr.value.name))
+            return self._next_value(kind, self.loadvar(expr.value.name))
         elif expr.op in ("pair_first", "pair_second"):
             return self.builder.extract_value(self.loadvar(expr.value.name), int(expr.op == "pair_second"))
         return super().lower_expr(kind, expr)
 
     def lower_inst(self, inst: Any) -> Any:
-        """As Numba's."""
+        """Lower a statement. An assignment to an element at a constant index is one at any index."""
         if isinstance(inst, ir.StaticSetItem) and isinstance(self.typeof(inst.target.name), types.Array):
             return self.lower_setitem(inst.target, inst.index_var, inst.value, self.fndesc.calltypes[inst])
         return super().lower_inst(inst)
 
     def lower_setitem(self, target_var: Any, index_var: Any, value_var: Any, signature: Any) -> Any:
-        """As Numba's, but the element of an array is written out."""
+        """Lower an assignment to an item. The element of an array is written out."""
         array, axes = self.typeof(target_var.name), self._axes(target_var, index_var)
         if axes is None or len(axes) < array.ndim:
             return super().lower_setitem(target_var, index_var, value_var, signature)
@@ -192,7 +182,7 @@ class PlainLower(Lower):  # type: ignore[misc]
         return store_item(self.context, self.builder, array, value, address)
 
     def _range(self, kind: Any, *ends: Any) -> Any:
-        """The range from 0, or from the first to the second, by steps of 1."""
+        """Return the range from 0 to the one end, or from the first to the second, by steps of 1."""
         record = self.context.get_value_type(kind)
         number = record.elements[0]
         found = llvm.Constant(record, llvm.Undefined)
@@ -202,7 +192,7 @@ class PlainLower(Lower):  # type: ignore[misc]
         return found
 
     def _axes(self, array: Any, index: Any) -> list[tuple[Any, Any]] | None:
-        """The value and the type of each axis's index, where it is an element or a row that is asked for."""
+        """Return the value and the type of each axis's index, or None if neither an element nor a row is asked for."""
         if not isinstance(kind := self.typeof(array.name), types.Array) or kind.layout != "C" or index is None:
             return None
         asked = self.typeof(index.name)
@@ -216,7 +206,7 @@ class PlainLower(Lower):  # type: ignore[misc]
         return [(self.builder.extract_value(value, axis), one) for axis, one in enumerate(kinds)]
 
     def _address(self, array: Any, axes: list[tuple[Any, Any]]) -> Any:
-        """Of the element, or of the first of the row. A negative index counts from the end."""
+        """Return the address of the element, or of the first of the row. A negative index counts from the end."""
         builder, shape = self.builder, self.builder.extract_value(array, SHAPE)
         at = None
         for axis, (index, kind) in enumerate(axes):
@@ -250,7 +240,7 @@ class PlainLower(Lower):  # type: ignore[misc]
         return row
 
     def _start_loop(self, kind: Any, ends: Any) -> Any:
-        """Numba's record of a loop: where its counter is, where it ends, by how much it goes on, and where the number of turns to come is."""
+        """Return Numba's record of a loop: the addresses of its counter and of its number of turns to come, its end and its step."""
         builder, whole = self.builder, self.context.get_value_type(kind.yield_type)
         start, stop, step = (builder.extract_value(ends, field) for field in range(3))
         with builder.goto_entry_block():
@@ -263,8 +253,8 @@ class PlainLower(Lower):  # type: ignore[misc]
             loop = builder.insert_value(loop, part, field)
         return loop
 
-    def _go_on(self, kind: Any, loop: Any) -> Any:
-        """The next value, and whether there is one."""
+    def _next_value(self, kind: Any, loop: Any) -> Any:
+        """Return the next value, and whether there is one."""
         builder = self.builder
         counter, _, step, turns = (builder.extract_value(loop, field) for field in range(4))
         left, value = builder.load(turns), builder.load(counter)

@@ -32,16 +32,16 @@ def stamp(module: str) -> str:
 
 @cache
 def _everything() -> str:
-    """For a function that is no part of the package, such as one that a test defines."""
+    """Return the stamp for a function that is no part of the package, such as one that a test defines."""
     return hashlib.sha256("".join(sorted(_stamps().values())).encode()).hexdigest()
 
 
 @cache
 def _stamps() -> dict[str, str]:
-    """The stamp of every module. Compiled kernels of modules whose stamp has changed are removed."""
+    """Return the stamp of every module. Remove the compiled kernels of modules whose stamp has changed."""
     known = _record()
     files = {_name(path): path for path in PACKAGE.rglob("*.py")}
-    found = {name: _look(path, known["files"].get(name)) for name, path in files.items()}
+    found = {name: _facts_of(path, known["files"].get(name)) for name, path in files.items()}
     compiler = "".join(found[name]["hash"] for name in sorted(found) if name.startswith(f"{ROOT}.compiler"))
     base = f"{numba.__version__} {llvmlite.__version__} {MODE} {compiler}"
     imports = {name: [one for one in about["imports"] if one in found] for name, about in found.items()}
@@ -71,7 +71,7 @@ def _name(path: Path) -> str:
     return ".".join((ROOT, *(parts[:-1] if parts[-1] == "__init__" else parts)))
 
 
-def _look(path: Path, known: dict[str, Any] | None) -> dict[str, Any]:
+def _facts_of(path: Path, known: dict[str, Any] | None) -> dict[str, Any]:
     info = path.stat()
     seen = [info.st_size, info.st_mtime_ns]
     if known is not None and known["seen"] == seen:
@@ -110,7 +110,7 @@ def _record() -> dict[str, Any]:
 
 
 def _write(record: dict[str, Any], changed: list[Path]) -> None:
-    """Write the record, and remove the compiled kernels of changed modules."""
+    """Write the record. Remove the compiled kernels of changed modules."""
     try:
         for path in changed:
             for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.nb[ci]"):

@@ -28,7 +28,8 @@ if JIT:
 
     @intrinsic  # type: ignore[untyped-decorator]
     def natural(context: Any, n: Any) -> Any:
-        """n, which is not negative, and is now known not to be: no index needs to be looked at for counting from the end."""
+        """Return n, which the caller knows to be 0 or more. The compiler then leaves out counting from the end of
+        an array."""
 
         def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             return builder.and_(arguments[0], target.get_constant(types.int64, 2**63 - 1))
@@ -37,7 +38,7 @@ if JIT:
 
     @intrinsic  # type: ignore[untyped-decorator]
     def pointer(context: Any, address: Any) -> Any:
-        """The address as `carray` takes it."""
+        """Return the address as `carray` takes it."""
 
         def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             return builder.inttoptr(arguments[0], target.get_value_type(types.voidptr))
@@ -46,7 +47,7 @@ if JIT:
 
     @intrinsic  # type: ignore[untyped-decorator]
     def trailing_zeros(context: Any, word: Any) -> Any:
-        """The position of the lowest set bit of a word that is not zero."""
+        """Return the position of the lowest set bit of a word that is not zero."""
 
         def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             return builder.cttz(arguments[0], target.get_constant(types.boolean, True))
@@ -55,7 +56,7 @@ if JIT:
 
     @intrinsic  # type: ignore[untyped-decorator]
     def highest_bit(context: Any, word: Any) -> Any:
-        """The position of the highest set bit of a word above zero."""
+        """Return the position of the highest set bit of a word above zero."""
 
         def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             zeros = builder.ctlz(arguments[0], target.get_constant(types.boolean, True))
@@ -112,8 +113,8 @@ if JIT:
         return intrinsic(typed)
 
     def _viewer(kind: Any, dimensions: int) -> Callable[..., Any]:
-        """A function of an address and a shape that gives the array there. Written out in the compiler's terms, since `carray`
-        is compiled anew for every place that uses it: that was a tenth of the first run's wait."""
+        """Return a function of an address and a shape that returns the array there. It is an intrinsic, since
+        `carray` is compiled anew for every place that uses it."""
         array = types.Array(kind, dimensions, "C")
         signature = array(types.int64, *(types.int64,) * dimensions)
 
@@ -153,7 +154,7 @@ if JIT:
 else:
 
     def natural(n: int) -> int:
-        """n itself."""
+        """Return n itself."""
         return int(n)
 
     # Without the compiler the same views are made with ctypes; remembering them makes that bearable.
@@ -164,7 +165,7 @@ else:
         return np.frombuffer(memory, dtype).reshape(shape)
 
     def pointer(address: int) -> int:
-        """The address itself."""
+        """Return the address itself."""
         return address
 
     def record_viewer(kind: Any, dtype: np.dtype[Any]) -> Callable[[Any], Any]:
@@ -179,16 +180,16 @@ else:
         return record
 
     def trailing_zeros(word: int) -> int:
-        """The position of the lowest set bit of a word that is not zero."""
+        """Return the position of the lowest set bit of a word that is not zero."""
         word = int(word)
         return (word & -word).bit_length() - 1
 
     def highest_bit(word: int) -> int:
-        """The position of the highest set bit of a word above zero."""
+        """Return the position of the highest set bit of a word above zero."""
         return int(word).bit_length() - 1
 
     def prefetch(address: int) -> None:
-        """Nothing is gained by it here."""
+        """Do nothing: Python gains nothing by it."""
 
     def call_at(address: int, s: Any, a: int, b: int) -> None:
         """Call the hook with this number."""

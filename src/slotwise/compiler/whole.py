@@ -1,11 +1,9 @@
-"""The compiler of our own: kernels that only kernels call are linked in as parts; a kernel that Python calls is
-compiled once, whole.
+"""The compiler of our own: kernels that only kernels call are parts; a kernel that Python calls is a whole.
 
-Numba optimises every function, with all that it calls, down to machine code and keeps that on disk, though most kernels are only
-ever called by others, which contain them. Here a kernel has two faces. As a part of others it is typed, lowered and tidied up, no more. As one
-that Python calls, or as a policy's hook, it is linked with its parts, optimised and cached. Optimised twice: the second time
-what was inlined the first time is small enough to be inlined further (measured: 10 % of the simulator's speed). Inlining is all
-that the first time is for, so it is made quickly.
+Numba optimises every function, with all that it calls, down to machine code and keeps that on disk, though most
+kernels are only ever called by other kernels, which contain a copy. Here a kernel has two faces. As a part of other
+kernels it is typed, lowered and tidied up. As a whole, which Python or `call_at` calls, it is linked with its parts,
+optimised and cached.
 """
 
 from __future__ import annotations
@@ -17,11 +15,10 @@ from typing import Any, ClassVar
 import numba
 from llvmlite import binding
 from numba import types
-from numba.core import cgutils
 from numba.core.caching import FunctionCache
 from numba.core.ccallback import CFunc
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import CompilerBase, DefaultPassBuilder, Flags
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import LoweringPass, PassManager, register_pass
 from numba.core.registry import cpu_target
 from numba.core.runtime import _nrt_python
@@ -29,7 +26,7 @@ from numba.core.sigutils import normalize_signature
 from numba.core.typed_passes import AnnotateTypes, NativeLowering, NoPythonBackend
 
 from slotwise.compiler import sources
-from slotwise.compiler.lowering import call_to, look_at, lowering
+from slotwise.compiler.lowering import call_to, lowering, prepare
 
 # no lock of the interpreter is held; division by zero gives inf
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
@@ -48,36 +45,14 @@ UNUSED = {
     "dump_parfor_diagnostics",
 }
 
-FEW_PARTS = 8  # that a small kernel calls, with what they call
-QUICK, THOROUGH = 1, 3  # LLVM's levels of optimisation
-ENVIRONMENT = "_ZN08NumbaEnv"  # begins the names of functions' environments
-
 
 class _Part(JITCodeLibrary):  # type: ignore[misc]
     """What a kernel is to those that call it: code to be linked in. No machine code is made of it."""
 
     _shared_module: Any
 
-    def _optimize_functions(self, module: Any) -> None:
-        """The least that has to be done before kernels are put into each other: without it they get 10 % slower; more gains nothing."""
-        module.data_layout = self._codegen._data_layout
-        passes = binding.create_new_function_pass_manager()
-        passes.add_sroa_pass()
-        passes.add_simplify_cfg_pass()
-        passes.add_instruction_combine_pass()
-        builder = self._codegen._pass_builder()
-        for function in module.functions:
-            if not function.is_declaration:
-                passes.run(function, builder)
-
-    def add_ir_module(self, module: Any) -> None:
-        """As Numba's, without looking for faults: a whole is looked through."""
-        parsed = binding.parse_assembly(cgutils.normalize_ir_text(str(module)))
-        parsed.name = module.name
-        self.add_llvm_module(parsed)
-
     def finalize(self) -> None:
-        """Nothing is linked in: a whole finds what its parts call, once."""
+        """Link nothing in: a whole finds what its parts call, once."""
         self._raise_if_finalized()
         for library in self._linking_libraries:
             self._reload_init.update(library._reload_init)
@@ -120,67 +95,28 @@ class _Whole(JITCodeLibrary):  # type: ignore[misc]
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self._own: set[str] = set()
-        self._small = False
 
     def finalize(self) -> None:
-        """As Numba's, with what the parts call."""
-        called = _called_by(self)
-        self._small = len(called) <= FEW_PARTS
-        for library in called:
+        """Link in what the parts call, then continue as Numba does."""
+        for library in _called_by(self):
             self._reload_init.update(library._reload_init)
             _link(self._final_module, library)
         self._linking_libraries.clear()
         super().finalize()
 
     def add_llvm_module(self, module: Any) -> None:
-        """As Numba's; it notes what others may call by name."""
+        """Note which functions others may call by name."""
         self._own |= {f.name for f in module.functions if not f.is_declaration}
         super().add_llvm_module(module)
 
     def _optimize_final_module(self) -> None:
         for function in self._final_module.functions:
             if not function.is_declaration and function.name not in self._own:
-                # What is called once is inlined, and nothing is kept for others. Not "internal": such a function still has a name in machine
-                # code, by which the loader would give it, with arguments left out that it does not use, to any
-                # later function of that name.
+                # Functions that are called once are inlined, and no copy is kept for others. The linkage is not "internal":
+                # such a function keeps a name in machine code, with unused arguments left out. The loader would give it
+                # to any later function of that name.
                 function.linkage = "private"
-        self._optimize(QUICK, vectorized=False)
-        self._optimize(THOROUGH, vectorized=True)
-
-    def _optimize(self, level: int, *, vectorized: bool) -> None:
-        """Loops of large kernels are not unrolled: most go over a few types or resources, and were slower for it (guarded by 5 %), and longer compiled.
-        Those of small ones, such as a look at a long table, are."""
-        codegen = self._codegen
-        passes, builder = codegen._module_pass_manager(
-            loop_vectorize=False, slp_vectorize=False, opt=0, cost="cheap"
-        )
-        passes.run(self._final_module, builder)  # counts of references that cancel out
-        options = binding.create_pipeline_tuning_options(speed_level=level)
-        options.loop_vectorization, options.slp_vectorization = vectorized, False
-        options.loop_unrolling = vectorized and self._small
-        builder = binding.create_pass_builder(codegen._tm, options)
-        builder.getModulePassManager().run(self._final_module, builder)
-
-    def serialize_using_object_code(self) -> tuple[str, str, tuple[bytes, bytes]]:
-        """Beside machine code Numba keeps code that others can link in. No kernel links it in, so only the names
-        are kept, which load in half the time."""
-        self._ensure_finalized()
-        module = self._final_module
-        named = [f.name for f in module.functions if not f.is_declaration and f.linkage != binding.Linkage.private]
-        lines = [f'define void @"{name}"() {{ ret void }}' for name in named]
-        lines += [f'@"{g.name}" = global i64 0' for g in module.global_variables if g.name.startswith(ENVIRONMENT)]
-        names = binding.parse_assembly("\n".join(lines))
-        return self.name, "object", (self._get_compiled_object(), names.as_bitcode())
-
-
-class _Flags(Flags):  # type: ignore[misc]
-    """Numba's options of a function. It compares them thousands of times, by writing out all of them; here by what is set."""
-
-    def __eq__(self, other: object) -> Any:
-        return self._values == other._values if isinstance(other, _Flags) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(_Flags)
+        super()._optimize_final_module()
 
 
 class _Step(LoweringPass):  # type: ignore[misc]
@@ -202,14 +138,15 @@ class _OpenPart(_Step):
     _name = "slotwise_open_part"
 
     def run_pass(self, state: Any) -> bool:
-        look_at(state)
+        prepare(state)
         state.library = _Part(state.targetctx.codegen(), state.func_id.func_qualname)
         return True
 
 
 @register_pass(mutates_CFG=False, analysis_only=False)
 class _ClosePart(_Step):
-    """Callers find the part by a key, for which Numba takes the function in machine code. There is none: any builtin of its own will do."""
+    """The end of a part. Callers find a part by a key, for which Numba takes its machine code. A part has none, so the
+    key is a builtin function of its own."""
 
     _name = "slotwise_close_part"
 
@@ -227,7 +164,7 @@ class _OpenWhole(_Step):
     _name = "slotwise_open_whole"
 
     def run_pass(self, state: Any) -> bool:
-        look_at(state, from_python=True)
+        prepare(state, from_python=True)
         state.library = _Whole(state.targetctx.codegen(), state.func_id.func_qualname)
         state.library.enable_object_caching()
         return True
@@ -235,7 +172,8 @@ class _OpenWhole(_Step):
 
 @register_pass(mutates_CFG=False, analysis_only=False)
 class _CloseWhole(_Step):
-    """Numba gives each function its environment when it makes machine code of it; here the parts' have to be given, too."""
+    """The end of a whole. Numba sets the environment of a function when it makes its machine code. The environments of
+    the parts are set here."""
 
     _name = "slotwise_close_whole"
 
@@ -247,8 +185,8 @@ class _CloseWhole(_Step):
 
 
 class _Passes(PassManager):  # type: ignore[misc]
-    """Numba's passes, one after the other. Numba also notifies listeners of each, with the types of all arguments written out, and a state is a
-    record of two hundred numbers: some hundredths of the first run's wait."""
+    """Numba's passes, one after the other, without events for listeners. An event holds the types of all arguments
+    written out, and the type of a state is a record of two hundred numbers."""
 
     def _runPass(self, index: int, pss: Any, internal_state: Any) -> None:  # noqa: N802
         pss.analysis = self._analysis
@@ -258,8 +196,8 @@ class _Passes(PassManager):  # type: ignore[misc]
 
 
 class _Typing:
-    """Numba's typing context, which here remembers what operators and builtin functions make of which types. Numba tries all ways to add, from
-    the unlikely ones on, for every sum, and writes down why each would not do."""
+    """Numba's typing context with a memory of what operators and builtin functions make of which types. For every sum
+    Numba tries all ways to add, from the unlikely ones on, and writes down why each does not fit."""
 
     _found: ClassVar[dict[Any, Any]] = {}
 
@@ -270,7 +208,7 @@ class _Typing:
         return getattr(self._context, name)
 
     def resolve_function_type(self, function: Any, args: Any, kws: Any) -> Any:
-        """As Numba's."""
+        """Return the signature of a call, from memory if it was found before."""
         if kws or not isinstance(function, types.Function):
             return self._context.resolve_function_type(function, args, kws)
         signature = self._found.get((function, args))
@@ -319,26 +257,27 @@ class StampedCache(FunctionCache):  # type: ignore[misc]
         self._cache_file._source_stamp = sources.stamp(function.__module__)
 
     def load_overload(self, signature: Any, context: Any) -> Any:
-        """As Numba's, but all that the compiler knows of Python and NumPy, which takes a third of a second to import, is left to who compiles."""
+        """Load a kernel without importing all that the compiler knows of Python and NumPy, which takes a third of a second."""
         _install_runtime()
         with self._guard_against_spurious_io_errors():
             return self._load_overload(signature, context)
 
     def holds(self) -> bool:
-        """Whether it has the function for this machine."""
+        """Return whether the cache has the function for this machine."""
         magic = cpu_target.target_context.codegen().magic_tuple()
         return any(key[1] == magic for key in self._cache_file._load_index())
 
 
 @cache
 def _install_runtime() -> None:
-    """What loaded kernels may call of Numba's runtime. (Numba would compile some of it anew; that is in the kernels.)"""
+    """Make the functions of Numba's runtime known that loaded kernels may call."""
     for name, address in _nrt_python.c_helpers.items():
         binding.add_symbol(name if name.startswith("_") else f"NRT_{name}", address)
 
 
 class LateCache:
-    """A cache that is looked for when it is first needed: there are hundreds of kernels, and few of them are ever called from Python."""
+    """A cache that is opened when it is first needed. A kernel that is typed in at a prompt has no cache, and needs none
+    as long as only other kernels call it."""
 
     def __init__(self, function: Any) -> None:
         self._function = function
@@ -357,33 +296,28 @@ class LateCache:
         return str(self.found.cache_path)
 
     def load_overload(self, *given: Any) -> Any:
-        """As Numba's."""
+        """Load a kernel from the cache."""
         return self.found.load_overload(*given)
 
     def save_overload(self, *given: Any) -> None:
-        """As Numba's."""
+        """Save a kernel in the cache."""
         self.found.save_overload(*given)
 
     def flush(self) -> None:
-        """As Numba's."""
+        """Empty the cache of this kernel."""
         self.found.flush()
 
 
 def dispatcher(function: Any) -> Any:
-    """Both faces of a kernel in one: Python calls it whole, and to the compiler of others it is the part."""
+    """Return a kernel with two faces: Python calls the whole, and the compiler links the part into other kernels."""
     whole: Any = numba.njit(function, no_cfunc_wrapper=True, pipeline_class=WholeCompiler, **OPTIONS)
-    whole._compiler._customize_flags = _Flags
     whole._cache = LateCache(function)
-    whole._compilation_chain_init_hook = lambda: (
-        None
-    )  # looks for extensions of Numba's; who compiles does so anyway
     made: list[Any] = []
 
     def part() -> Any:
         if not made:
             bare = {"no_cfunc_wrapper": True, "no_cpython_wrapper": True}
             made.append(numba.njit(function, pipeline_class=PartCompiler, **bare, **OPTIONS))
-            made[0]._compiler._customize_flags = _Flags
         return made[0]
 
     whole.get_call_template = lambda args, kws: part().get_call_template(
@@ -394,11 +328,9 @@ def dispatcher(function: Any) -> Any:
 
 
 def callback(function: Any, signature: Any) -> Any:
-    """A kernel that is called by its address; compiled here, or loaded from the cache."""
+    """Return a kernel that is called by its address. Compile it, or load it from the cache."""
     options = {"error_model": OPTIONS["error_model"]}
     value: Any = CFunc(function, normalize_signature(signature), {}, options, pipeline_class=WholeCompiler)
-    customize = value._compiler._customize_flags
-    value._compiler._customize_flags = lambda flags: _Flags(customize(flags))
     value._cache = LateCache(function)
     value.compile()
     return value

@@ -18,7 +18,7 @@ Words = tuple[int, int, int, int]
 
 
 def words_of(seed: int, replication: int = 0, stream: int = POLICY) -> Words:
-    """Where the stream of a policy begins: in a scheduler with this seed, and in each replication of a run with it."""
+    """Return where the stream of a policy begins: in a scheduler with this seed, and in each replication of a run with it."""
     begin = np.random.SeedSequence(seed, spawn_key=(replication, stream))
     x, y, z, w = (int(word) for word in begin.generate_state(4, np.uint32))
     return x, y, z, w | 1  # never all zero
@@ -30,13 +30,13 @@ def set_words(s: st.State, words: Words) -> None:
 
 
 def words(s: st.State) -> Words:
-    """Where in the stream the state is; equal before and after a run that drew nothing."""
+    """Return where in the stream the state is. Before and after a run that drew nothing, the answers are equal."""
     return int(s.random_x), int(s.random_y), int(s.random_z), int(s.random_w)
 
 
 @kernel
 def word(s: st.State) -> int:
-    """A uniform integer in 0..2^32 - 1."""
+    """Return a uniform integer in 0..2^32 - 1."""
     t = (s.random_x ^ (s.random_x << 11)) & MASK
     s.random_x = s.random_y
     s.random_y = s.random_z
@@ -48,12 +48,12 @@ def word(s: st.State) -> int:
 
 @kernel
 def below(s: st.State, n: int) -> int:
-    """A uniform integer in 0..n - 1 for n <= 2^31 (the bias of the product method is under n / 2^32)."""
+    """Return a uniform integer in 0..n - 1 for n <= 2^31 (the bias of the product method is under n / 2^32)."""
     return (word(s) * n) >> 32
 
 
 @kernel
 def uniform(s: st.State) -> float:
-    """A uniform number in [0, 1) with 53 bits."""
+    """Return a uniform number in [0, 1) with 53 bits."""
     high = word(s) >> 5
     return (high * 67108864.0 + (word(s) >> 6)) / 9007199254740992.0

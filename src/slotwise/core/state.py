@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from slotwise.compiler.kernel import kernel
 from slotwise.compiler.views import float_rows, floats, int_rows, ints, record_viewer, short_rows
+from slotwise.core.records import dtype_of
 
 # Columns of `jobs`; NEXT, PREVIOUS and QUEUE say where a job stands in its queue, in its server's list or in the chain of
 # unused job numbers. The last two columns are one number of 64 bits, `sequence`: all that is kept of a job is half a cache line.
@@ -159,7 +160,7 @@ class State:
     at_rank: int
     at_waiting_ranks: int
     at_watch: int
-    at_crowd: int
+    at_most_jobs: int
     at_least: int
     at_near: int
     at_demand: int
@@ -234,9 +235,7 @@ class State:
     at_priority: int
 
 
-DTYPE = np.dtype(
-    (np.record, [(name, "f8" if kind == "float" else "i8") for name, kind in State.__annotations__.items()])
-)
+DTYPE = dtype_of(State)
 RECORD = numba.from_dtype(DTYPE)
 record = record_viewer(RECORD, DTYPE)  # the state, given itself or its address
 
@@ -318,7 +317,7 @@ def rank(s: State) -> NDArray[np.int64]:
 
 @kernel
 def waiting_ranks(s: State) -> NDArray[np.int64]:
-    """A bit for each type by its rank, in words of 32: whether a job of the type waits; only where `keeps_ranks`."""
+    """Return a bit for each type by its rank, in words of 32: whether a job of the type waits; only where `keeps_ranks`."""
     return ints(s.at_waiting_ranks, (s.n_types + 31) >> 5)
 
 
@@ -342,9 +341,9 @@ def least(s: State) -> NDArray[np.int64]:
 
 
 @kernel
-def crowd(s: State) -> NDArray[np.float64]:
+def most_jobs(s: State) -> NDArray[np.float64]:
     """(C,): no configuration of class c holds more jobs; 0 where no bound on its best weight is kept."""
-    return floats(s.at_crowd, s.n_classes)
+    return floats(s.at_most_jobs, s.n_classes)
 
 
 @kernel
@@ -397,13 +396,13 @@ def table_ends(s: State) -> NDArray[np.int64]:
 
 @kernel
 def table_types(s: State) -> NDArray[np.int64]:
-    """The type of each entry."""
+    """Return the type of each entry."""
     return ints(s.at_table_types, s.n_table_entries)
 
 
 @kernel
 def table_counts(s: State) -> NDArray[np.float64]:
-    """The jobs of each entry, to be multiplied with weights."""
+    """Return the jobs of each entry, to be multiplied with weights."""
     return floats(s.at_table_counts, s.n_table_entries)
 
 
@@ -482,13 +481,13 @@ def present_by_class(s: State) -> NDArray[np.int64]:
 
 @kernel
 def policy_ints(s: State) -> NDArray[np.int64]:
-    """Whole numbers that belong to the policy, at the places that its `Memory` gave them."""
+    """Return the policy's whole numbers, at the places that its `Memory` gave them."""
     return ints(s.at_policy_ints, s.n_policy_ints)
 
 
 @kernel
 def policy_floats(s: State) -> NDArray[np.float64]:
-    """Numbers that belong to the policy, likewise."""
+    """Return the policy's numbers, at the places that its `Memory` gave them."""
     return floats(s.at_policy_floats, s.n_policy_floats)
 
 
@@ -500,28 +499,28 @@ def policy_fields(s: State) -> NDArray[np.int64]:
 
 @kernel
 def int_field(s: State, field: int) -> NDArray[np.int64]:
-    """A field of whole numbers: one for each type, resource, server, ..."""
+    """Return a field of whole numbers: one for each type, resource, server, ..."""
     about = policy_fields(s)[field]
     return ints(about[FIELD_AT], about[FIELD_ROWS])
 
 
 @kernel
 def float_field(s: State, field: int) -> NDArray[np.float64]:
-    """A field of numbers: one for each type, resource, server, ..."""
+    """Return a field of numbers: one for each type, resource, server, ..."""
     about = policy_fields(s)[field]
     return floats(about[FIELD_AT], about[FIELD_ROWS])
 
 
 @kernel
 def int_table(s: State, field: int) -> NDArray[np.int64]:
-    """A field with several whole numbers for each type, resource, server, ..."""
+    """Return a field with several whole numbers for each type, resource, server, ..."""
     about = policy_fields(s)[field]
     return int_rows(about[FIELD_AT], about[FIELD_ROWS], about[FIELD_COLUMNS])
 
 
 @kernel
 def float_table(s: State, field: int) -> NDArray[np.float64]:
-    """A field with several numbers for each type, resource, server, ..."""
+    """Return a field with several numbers for each type, resource, server, ..."""
     about = policy_fields(s)[field]
     return float_rows(about[FIELD_AT], about[FIELD_ROWS], about[FIELD_COLUMNS])
 
@@ -540,7 +539,7 @@ def need(s: State) -> NDArray[np.int64]:
 
 @kernel
 def head(s: State, j: int) -> int:
-    """The job at the head of queue j, -1 where none waits."""
+    """Return the job at the head of queue j, or -1."""
     return int(queues(s)[j, HEAD])
 
 

@@ -32,7 +32,7 @@ FEW_TYPES = 8  # with so many types and jobs that are alike within a type, no tr
 
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """Zeros that begin on a cache line."""
+    """Return zeros that begin on a cache line."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     raw = np.zeros(size + 64, np.uint8)
     first = -raw.ctypes.data % 64
@@ -40,7 +40,8 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
 
 
 def linked_late(policy: Policy, everything: bool = False) -> list[Hook]:
-    """What a policy's hooks call by its address. What it takes for many types only where everything is asked for."""
+    """Return the functions that a policy's hooks call by address. Include those for many types only if `everything`
+    is asked for."""
     found = [*policy.late]
     if {"fit", "tree"} & policy.keeps:
         found.append(fitindex.refile)
@@ -54,7 +55,7 @@ def linked_late(policy: Policy, everything: bool = False) -> list[Hook]:
 
 
 def has_whole_weights(policy: Policy) -> bool:
-    """Whether weights are the lengths of common queues, which change by one at an event."""
+    """Return whether weights are the lengths of common queues, which change by one at an event."""
     return not (policy.own_queues or policy.log_weights or policy.gained)
 
 
@@ -85,9 +86,13 @@ class Store:
         sharing: Sharing | None = None,
         solves_late: bool = False,
     ) -> None:
-        """`alike`: every job asks for just what its type does. `servers_change`: some will come and go, so it must be quick to say
-        which jobs a server has. `rates`: arrivals of each type, 0 if unknown; `counts`: how many servers of each class are expected.
-        `solves_late`: the caller calls `solve_for` before a job leaves a server, so no solver has to be made before that."""
+        """Make the arrays for so many servers and jobs.
+
+        - `alike`: every job requests exactly what its type does.
+        - `servers_change`: servers will join and leave, so it must be quick to find the jobs of a server.
+        - `rates`: arrivals of each type, 0 if unknown. `counts`: expected servers of each class.
+        - `solves_late`: the caller calls `solve_for` before a job leaves a server, so no solver has to be made before.
+        """
         self.sizes, self.policy, self.spaces = sizes, policy, list(spaces)
         self.arrays: Arrays = {}
         self.record = np.zeros(1, st.DTYPE)
@@ -193,7 +198,7 @@ class Store:
         return self.arrays[name]
 
     def more_arrays(self) -> list[Arrays]:
-        """The tables of arrays beside `arrays`: what the policy keeps."""
+        """Return the tables of arrays beside `arrays`: what the policy keeps."""
         return [self._raw, self._fields]
 
     @property
@@ -228,22 +233,22 @@ class Store:
                 words[place >> 5] |= 1 << (place & 31)
 
     def present_classes(self) -> NDArray[np.int64]:
-        """The classes of which some server takes jobs."""
+        """Return the classes of which some server takes jobs."""
         rows = self.arrays["servers"]
         return np.unique(rows[rows[:, st.STATUS] == st.PRESENT, st.CLASS]).astype(np.int64)
 
     def put_score(self, coefficients: NDArray[np.float64]) -> None:
-        """What each unit of a free resource counts in the score by which the index of fits looks for servers."""
+        """Write the score by which the index of fits looks for servers: what each unit of a free resource counts."""
         self.arrays["score"][:, :-1] = coefficients
 
     # -- the policy's memory --------------------------------------------------------------------------------------
 
     def values_of(self, field: int) -> NDArray[Any]:
-        """The numbers of a field of the policy's memory, by what its declaration returned."""
+        """Return the numbers of a field of the policy's memory, by what its declaration returned."""
         return self.field(self.policy.memory.fields[field])
 
     def field(self, field: Field) -> NDArray[Any]:
-        """The same, by the field: a number, or some columns of them, for each type, resource, server, ..."""
+        """Return the values of a field: a number, or some columns of numbers, for each type, resource, server, ..."""
         return self._fields[field.name]
 
     def _make_policy_memory(self) -> None:
@@ -262,7 +267,7 @@ class Store:
                 self._make_field(number, field, self._number_of(field.per))
 
     def _make_field(self, number: int, field: Field, rows: int) -> None:
-        """A field with so many rows, the old ones kept."""
+        """Make a field with so many rows. Keep the old rows."""
         columns = 1 if field.columns is None else self._number_of(field.columns)
         values, old = aligned((rows, columns), np.float64 if field.real else np.int64), self._raw.get(field.name)
         values[...] = field.start
@@ -340,7 +345,7 @@ class Store:
             refresh_server(s, server)
 
     def filing_order(self) -> NDArray[np.int64]:
-        """The servers that take jobs, in an order in which filing them makes the indexes as they are."""
+        """Return the servers that take jobs, in an order in which filing them makes the indexes as they are."""
         s: Any = self.state
         if not s.max_servers:
             return np.zeros(0, np.int64)
@@ -356,7 +361,7 @@ class Store:
         file_all(self.state, order)
 
     def _grow(self, name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-        """A larger array with the old one in its first rows."""
+        """Return a larger array with the old one in its first rows."""
         new, old = aligned(shape, dtype), self.arrays.get(name)
         if old is not None:
             new[: len(old)] = old
@@ -380,7 +385,7 @@ class Store:
         self.put("queues", rows)
 
     def _make_line(self) -> None:
-        """The tree of waiting jobs, empty; types that may run on the same classes share one."""
+        """Make the empty tree of waiting jobs. Types that may run on the same classes share a tree."""
         s = self.state
         s.line_alone = bool(s.keeps_line and s.keeps_times)
         _, first, group = np.unique(self.allowed.T, axis=0, return_index=True, return_inverse=True)
@@ -416,7 +421,7 @@ class Store:
             fitindex.clear(s)
 
     def _orders(self) -> NDArray[np.int64]:
-        """Types from large to small (by their largest share of any class's capacity, then by number)."""
+        """Return types from large to small: by their largest share of any class's capacity, then by number."""
         whole = np.maximum(self.sizes.capacity.max(axis=0), 1)
         share = (self.sizes.demand / whole).max(axis=1)
         J = len(share)
@@ -434,7 +439,7 @@ class Store:
             )
 
     def _make_least(self) -> None:
-        """The least that a type that fits asks for, for each class and resource."""
+        """Write the least demand of the types that fit, for each class and resource."""
         smallest = np.zeros((self.state.n_classes, self.state.n_resources), np.int64)
         for c, space in enumerate(self.spaces):
             if space.demand is not None and len(space.fitting):
@@ -457,23 +462,23 @@ class Store:
             solver.params_i[:] = self.arrays["params_ints"][row[st.INTS_START] : row[st.INTS_END]]
         self.unsolved.discard(c)
         self.solvers[c] = self._solver(self.spaces[c])
-        self._crowds[c] = self._crowd(self.solvers[c])
+        self._most_jobs[c] = self._most_jobs_of(self.solvers[c])
         self._lay_out_solvers(follows=False)
         self.arrays["watch"][:] = watch
 
     def _make_solvers(self, *, late: bool) -> None:
-        """The solver of each class; none yet of those that are solved late."""
+        """Make the solver of each class, but for classes that are solved late."""
         follows = False
         if late:
             self.unsolved = set(range(len(self.spaces)))
             self.solvers = [stand_in(str(self.policy.solver), space) for space in self.spaces]
         else:
             self.solvers, follows = self._solvers()
-        self._crowds = [self._crowd(solver) for solver in self.solvers] or [0.0] * len(self.spaces)
+        self._most_jobs = [self._most_jobs_of(solver) for solver in self.solvers] or [0.0] * len(self.spaces)
         self._lay_out_solvers(follows=follows)
 
     def _lay_out_solvers(self, *, follows: bool) -> None:
-        """The candidates or the kernel parameters of each class, one after the other."""
+        """Write the candidates or the kernel parameters of each class, one after the other."""
         s = self.state
         about = np.zeros((s.n_classes, st.CLASS_COLUMNS), np.int64)
         tables: list[NDArray[Any]] = []
@@ -517,10 +522,10 @@ class Store:
         s.n_scratch_ints = max(1, s.n_scratch_ints)
         self.put("watch", np.full((s.n_classes, s.n_types + 1), -1.0))
         self.put("near", np.array([solver.near for solver in self.solvers] or np.ones(s.n_classes)))
-        self.put("crowd", np.array(self._crowds))
+        self.put("most_jobs", np.array(self._most_jobs))
 
     def _solvers(self) -> tuple[list[Solver], bool]:
-        """The solver of each class, and whether the weights of what they list are followed."""
+        """Return the solver of each class, and whether the weights of what they list are followed."""
         name, spaces = self.policy.solver, self.spaces if self.policy.solver else []
         if name and has_whole_weights(self.policy) and self.state.n_types > FEW_COLUMNS:
             epsilon = self.policy.options.epsilon
@@ -533,7 +538,7 @@ class Store:
         return make_solver(self.policy.solver or "auto", space, epsilon=self.policy.options.epsilon)
 
     def _follow(self, about: NDArray[np.int64], tables: list[NDArray[np.int64]]) -> None:
-        """What it takes to follow the weights of the candidates of these classes; of none of them where nothing is listed."""
+        """Make the arrays for following the weights of these classes' candidates; if nothing is listed, empty ones."""
         s, most = self.state, max((int(table.sum(axis=1).max(initial=0)) for table in tables), default=0)
         if most:
             s.hook_follow, s.follow_limit = late(followed.follow), followed.LARGEST // most
@@ -550,7 +555,7 @@ class Store:
             self.put(f"{half}peaks", np.zeros(s.n_sums, kind))
             self.put(f"{half}followed", np.zeros((s.n_classes, s.n_types), np.int64))
 
-    def _crowd(self, solver: Solver) -> float:
+    def _most_jobs_of(self, solver: Solver) -> float:
         """Return the most jobs on a server, for a bound on its best weight, or 0 if a bound brings nothing. That is so
         if there are few candidates, if the solver promises too little, or if every server has queues of its own."""
         few = solver.table is not None and len(solver.table) <= FEW_CANDIDATES

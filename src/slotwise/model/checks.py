@@ -42,7 +42,8 @@ def check(scenario: Scenario) -> None:
 
 
 def check_cluster(cluster: Cluster, *, may_be_empty: bool = False) -> None:
-    """Names are unique, capacities have the right length, there is at least one server, or servers may come later."""
+    """Check that names are unique, capacities have the right length, and there is at least one server, or servers
+    may come later."""
     from slotwise.model.scenario import MOST_SERVERS  # which needs this module
 
     _unique(cluster.resources, "cluster.resources", "resource")
@@ -82,7 +83,7 @@ def check_cluster(cluster: Cluster, *, may_be_empty: bool = False) -> None:
 
 
 def _check_departures(cluster: Cluster) -> None:
-    """No more servers leave than there are."""
+    """Check that no more servers leave than there are."""
     left = {server.name: server.count for server in cluster.servers}
     for i, event in sorted(enumerate(cluster.events), key=lambda item: item[1].at):
         if event.action == "join":
@@ -98,7 +99,8 @@ def _check_departures(cluster: Cluster) -> None:
 
 
 def check_types(cluster: Cluster, types: Sequence[JobType]) -> None:
-    """Names are unique, demands have the right length, and every type fits some server that meets its requirements."""
+    """Check that names are unique, demands have the right length, and every type fits some server that meets its
+    requirements."""
     _unique([job_type.name for job_type in types], "types", "type")
     for i, job_type in enumerate(types):
         where = f"types[{i}] ({job_type.name}).demand"
@@ -120,7 +122,7 @@ def check_types(cluster: Cluster, types: Sequence[JobType]) -> None:
 
 
 def _matching(cluster: Cluster, job_type: JobType, where: str) -> list[ServerClass]:
-    """The server classes that meet the requirements; there is at least one."""
+    """Return the server classes that meet the requirements. There is at least one."""
     labels = sorted({key for server in cluster.servers for key in server.labels})
     for key, values in job_type.requires.items():
         there = sorted({server.labels[key] for server in cluster.servers if key in server.labels})
@@ -291,7 +293,7 @@ def _check_trace(scenario: Scenario) -> None:
 
 
 def _changed(workload: Workload, *keys: str) -> list[str]:
-    """The keys that do not have their default values (a scenario that was written out has all keys)."""
+    """Return the keys that do not have their default values (a scenario that was written out has all keys)."""
     return [key for key in keys if getattr(workload, key) != type(workload).model_fields[key].default]
 
 

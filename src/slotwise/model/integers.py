@@ -27,8 +27,8 @@ class Integers:
 
 
 def integers(cluster: Cluster, types: Sequence[JobType], least_digits: int | Sequence[int] = 0) -> Integers:
-    """The exact integer sizes; `least_digits`, one number or one for each resource, keeps room for actual demands that are finer than
-    the types."""
+    """Return the exact integer sizes. `least_digits`, one number or one for each resource, keeps digits for actual
+    demands that are finer than the types."""
     R = len(cluster.resources)
     least = [least_digits] * R if isinstance(least_digits, int) else least_digits
     digits = tuple(

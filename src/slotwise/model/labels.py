@@ -16,7 +16,7 @@ Labels = dict[Word, Word]
 
 
 def _as_list(value: Any) -> Any:
-    """One value alone stands for a list of one."""
+    """Let one value alone stand for a list of one."""
     if isinstance(value, str):
         return (value,)
     if not isinstance(value, list | tuple):
@@ -28,15 +28,15 @@ Requirements = dict[Word, Annotated[tuple[Word, ...], BeforeValidator(_as_list),
 
 
 def unmet(requires: Mapping[str, Sequence[str]], labels: Mapping[str, str]) -> list[str]:
-    """The labels that the class lacks, or has with a value that is not allowed."""
+    """Return the labels that the class lacks, or has with a value that is not allowed."""
     return [key for key, values in requires.items() if labels.get(key) not in values]
 
 
 def matches(requires: Mapping[str, Sequence[str]], labels: Mapping[str, str]) -> bool:
-    """Whether a class with these labels may hold a type with these requirements."""
+    """Return whether a class with these labels may hold a type with these requirements."""
     return not unmet(requires, labels)
 
 
 def in_words(requires: Mapping[str, Sequence[str]]) -> str:
-    """gpu = a100 or h100, zone = b."""
+    """Write labels as "gpu = a100 or h100, zone = b"."""
     return ", ".join(f"{key} = {' or '.join(values)}" for key, values in requires.items())

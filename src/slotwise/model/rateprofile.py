@@ -38,12 +38,12 @@ class RateProfile(BaseModel):
         return self
 
     def span(self, time_unit: str | None) -> float:
-        """The period in the scenario's unit of time."""
+        """Return the period in the scenario's unit of time."""
         if isinstance(self.period, float):
             return self.period
         return PERIODS[self.period] / SECONDS[time_unit or "s"]
 
 
 def is_whole(ratio: float) -> bool:
-    """Whether one period holds another a whole number of times."""
+    """Return whether one period holds another a whole number of times."""
     return math.isclose(ratio, round(ratio), rel_tol=1e-9) and round(ratio) >= 1

@@ -22,7 +22,7 @@ LENGTHS = ("events", "jobs", "until")
 
 
 def shipped_scenarios() -> list[str]:
-    """Names of the scenarios that come with the package."""
+    """Return the names of the scenarios that come with the package."""
     return sorted(path.name.removesuffix(".toml") for path in SHIPPED.iterdir() if path.name.endswith(".toml"))
 
 
@@ -51,7 +51,7 @@ def parse_toml(text: str, *, where: str) -> dict[str, Any]:
 
 
 def changed(scenario: Scenario, overrides: Overrides) -> Scenario:
-    """The same scenario with some of its keys changed."""
+    """Return the same scenario with some of its keys changed."""
     tables = _lists(scenario.model_dump())
     tables = {key: value for key, value in tables.items() if value is not None}  # what was never given stays so
     for part in ("run", "workload"):
@@ -113,7 +113,7 @@ def _text_of(source: str | Path) -> tuple[str, str, str]:
 
 
 def _anchor_trace(tables: dict[str, Any], folder: Path) -> None:
-    """A relative trace path is meant relative to the scenario's own file."""
+    """Make a relative trace path relative to the scenario's own file."""
     workload = tables.get("workload")
     if isinstance(workload, dict) and isinstance(workload.get("trace"), str):
         trace = Path(workload["trace"])
@@ -199,7 +199,8 @@ LIMITS = {
 
 
 def _first_mistake(error: ValidationError, where: str) -> InputError:
-    """The first of pydantic's findings, in our words; a misspelt key before what is missing because of it."""
+    """Return the first of pydantic's findings in our words. A misspelt key comes before what is missing because of
+    it."""
     findings = error.errors(include_url=False)
     finding = next((each for each in findings if each["type"] == "extra_forbidden"), findings[0])
     place = _place(finding["loc"])
@@ -216,7 +217,7 @@ def _first_mistake(error: ValidationError, where: str) -> InputError:
 
 
 def _in_words(finding: Any) -> tuple[str, str]:
-    """What is wrong, and what would be right."""
+    """Return what is wrong, and what would be right."""
     kind, context = finding["type"], finding.get("ctx", {})
     given = _given(finding["input"])
     if kind == "extra_forbidden":
@@ -249,7 +250,7 @@ def _in_words(finding: Any) -> tuple[str, str]:
 
 
 def _given(value: Any) -> str:
-    """What the user wrote, as TOML writes it."""
+    """Return what the user wrote, as TOML writes it."""
     if isinstance(value, dict):
         return "a table"
     if isinstance(value, list | tuple):
@@ -294,7 +295,7 @@ _TAGS = {
 
 
 def _nearest_key(location: tuple[int | str, ...]) -> str:
-    """What the user may have meant by an unknown key: a near one, or the list of those that exist."""
+    """Return what the user may have meant by an unknown key: a near one, or the list of those that exist."""
     model: type[BaseModel] = Scenario
     for part, after in itertools.pairwise(location):
         if isinstance(part, int) or part not in model.model_fields:

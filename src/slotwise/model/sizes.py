@@ -20,7 +20,7 @@ LARGEST = 2**52
 
 
 def digits_behind_point(sizes: Iterable[Decimal]) -> int:
-    """The fewest digits behind the point that write every size exactly."""
+    """Return the fewest digits behind the point that write every size exactly."""
     most = 0
     for size in sizes:
         exponent = size.normalize().as_tuple().exponent
@@ -30,7 +30,7 @@ def digits_behind_point(sizes: Iterable[Decimal]) -> int:
 
 
 def scaled(sizes: Sequence[Sequence[Decimal]], digits: Sequence[int], *, where: str) -> NDArray[np.int64]:
-    """sizes[i][r] * 10^digits[r] as int64, shape (len(sizes), R)."""
+    """Return sizes[i][r] * 10^digits[r] as int64, shape (len(sizes), R)."""
     table = np.zeros((len(sizes), len(digits)), dtype=np.int64)
     for i, row in enumerate(sizes):
         for r, size in enumerate(row):

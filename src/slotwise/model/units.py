@@ -18,7 +18,7 @@ _TIME = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z]+
 
 
 def time_in(text: str, unit: str | None, *, where: str) -> float:
-    """A time such as "30min" in `unit`; a plain number is in that unit already."""
+    """Return a time such as "30min" in `unit`. A plain number is in that unit already."""
     try:
         return float(text)
     except ValueError:
@@ -40,20 +40,20 @@ def time_in(text: str, unit: str | None, *, where: str) -> float:
 
 
 def with_unit(figure: str, unit: str | None) -> str:
-    """0.5 h"""
+    """Write a number with its unit: 0.5 h."""
     return f"{figure} {unit}" if unit else figure
 
 
 def labelled(what: str, unit: str | None) -> str:
-    """mean wait (h): for the heads of columns, and for axes."""
+    """Write a label for heads of columns and for axes: mean wait (h)."""
     return f"{what} ({unit})" if unit else what
 
 
 def span(figure: str, unit: str | None) -> str:
-    """64 h, or 64 units of time"""
+    """Write a length of time: 64 h, or 64 units of time."""
     return with_unit(figure, unit or "units of time")
 
 
 def per_time(unit: str | None) -> str:
-    """per h, or per unit of time"""
+    """Write the unit of a rate: per h, or per unit of time."""
     return f"per {unit or 'unit of time'}"

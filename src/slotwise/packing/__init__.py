@@ -12,11 +12,10 @@ Imports compiler, errors and model.
 
 from __future__ import annotations
 
-from slotwise.packing.classes import spaces_of
 from slotwise.packing.enumeration import Enumeration, enumerate_feasible, enumerate_maximal
 from slotwise.packing.hull import Hull, hull_vertices, thin
 from slotwise.packing.solvers import SOLVERS, Solver, make_solver, stand_in
-from slotwise.packing.space import Space
+from slotwise.packing.space import Space, spaces_of
 
 __all__ = [
     "SOLVERS",

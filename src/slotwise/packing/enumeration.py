@@ -29,13 +29,14 @@ class Enumeration(NamedTuple):
 
 
 def enumerate_maximal(space: Space, budget: int | None = None, *, partial: bool = True) -> Enumeration:
-    """The configurations in which no other extra job fits; they have the same convex hull, downwards, as all. Without `partial`
-    none are given where not all can be: they are only counted, which is several times as quick."""
+    """Return the configurations in which no other extra job fits. Their convex hull, downwards, is that of all
+    configurations. Without `partial`, if not all can be given, they are only counted, which is several times as
+    quick."""
     return _enumerate(space, budget, maximal=True, partial=partial)
 
 
 def enumerate_feasible(space: Space, budget: int | None = None) -> Enumeration:
-    """Every configuration that fits, the empty one included."""
+    """Return every configuration that fits, the empty one included."""
     return _enumerate(space, budget, maximal=False, partial=True)
 
 
@@ -77,7 +78,8 @@ def _walk(space: Space, budget: int, maximal: bool, partial: bool) -> tuple[NDAr
 
 
 def _climb(predicate: Predicate, space: Space, budget: int, maximal: bool) -> tuple[NDArray[np.int64], bool]:
-    """Upwards from the empty server, one job at a time; every neighbour is asked for, so no break goes unseen.
+    """Walk upwards from the empty server, one job at a time. Every neighbour is asked for, so that no break goes
+    unseen.
 
     A predicate that accepts k and every k - e_j on the way, for all k it is asked, is monotone there.
     """

@@ -44,7 +44,7 @@ class Hull(NamedTuple):
 
 
 def hull_vertices(configurations: ArrayLike, budget: int = BUDGET) -> NDArray[np.int64]:
-    """The rows that are the unique best one for some weights >= 0, in lexicographic order."""
+    """Return the rows that are the unique best one for some weights >= 0, in lexicographic order."""
     hull = thin(configurations, budget)
     if not hull.complete:
         raise InputError(
@@ -55,7 +55,8 @@ def hull_vertices(configurations: ArrayLike, budget: int = BUDGET) -> NDArray[np
 
 
 def thin(configurations: ArrayLike, budget: int = BUDGET) -> Hull:
-    """As `hull_vertices`, but the rows undecided when the budget runs out are kept: the optimum never changes."""
+    """Return the vertices as `hull_vertices` does, but keep the rows that are undecided when the budget runs out.
+    The optimum never changes."""
     points = np.unique(np.asarray(configurations, dtype=np.int64), axis=0)[::-1]  # the first of ties is the largest
     if len(points) <= 1 or not points.any():
         return Hull(np.ascontiguousarray(points[:1]), True)
@@ -81,7 +82,7 @@ def thin(configurations: ArrayLike, budget: int = BUDGET) -> Hull:
 
 
 def _directions(points: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The axes (with them every type that occurs is in V, so no linear program is unbounded) and random weights."""
+    """Return the axes (with them every type that occurs is in V, so no linear program is unbounded) and random weights."""
     J = points.shape[1]
     rng = np.random.default_rng(0)
     random = rng.integers(0, 1 << 16, size=(DIRECTIONS, J))
@@ -92,7 +93,7 @@ def _directions(points: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _settled(open_: NDArray[np.int64], prices: Matrix, denominator: int) -> tuple[NDArray[np.bool_], Matrix]:
-    """Which candidates lie under the hull by this basis, and the value of each, times the denominator."""
+    """Return which candidates lie under the hull by this basis, and the value of each, times the denominator."""
     if JIT and open_.size > FEW_ENTRIES and prices.dtype != object and _widest(open_, prices) < 2**62:
         settled, values = np.zeros(len(open_), np.bool_), np.zeros(len(open_), np.int64)
         settle(open_, np.ascontiguousarray(prices.T), denominator, settled, values)
@@ -102,12 +103,12 @@ def _settled(open_: NDArray[np.int64], prices: Matrix, denominator: int) -> tupl
 
 
 def _widest(points: NDArray[np.int64], matrix: Matrix) -> int:
-    """A bound on the entries of points @ matrix."""
+    """Return a bound on the entries of points @ matrix."""
     return int(points.sum(axis=1).max()) * max(abs(int(matrix.max())), abs(int(matrix.min())))
 
 
 def _product(points: NDArray[np.int64], matrix: Matrix) -> Matrix:
-    """points @ matrix, exactly."""
+    """Return points @ matrix, exactly."""
     widest = _widest(points, matrix)
     if widest < 2**53:  # exact in floats, whose products are far quicker
         product: Matrix = (points.astype(np.float64) @ matrix.astype(np.float64)).astype(np.int64)
@@ -149,7 +150,7 @@ def _optimum(vertices: NDArray[np.int64], p: NDArray[np.int64]) -> tuple[Matrix,
 
 
 def _maximise_long(tableau: Matrix, labels: NDArray[np.int64]) -> tuple[int, int]:
-    """`maximise` on Python integers, of any length (by Bland's rule)."""
+    """Do the work of `maximise` on Python integers, of any length (by Bland's rule)."""
     rows, width = tableau.shape[0] - 1, tableau.shape[1] - 1
     denominator, pivots = 1, 0
     while (negative := np.flatnonzero(tableau[rows, :width] < 0)).size:

@@ -83,7 +83,7 @@ class Solver:
     def best(
         self, weights: ArrayLike, *, order: ArrayLike | None = None, holding: ArrayLike | None = None
     ) -> tuple[I8, float]:
-        """A configuration of weight at least r times the best, and its weight.
+        """Return a configuration of weight at least r times the best, and its weight.
 
         Ties: one that contains the jobs in `holding`, then the type earlier in `order` (a permutation).
         """
@@ -111,7 +111,7 @@ class Solver:
         return configuration, weight
 
     def most_jobs(self) -> float:
-        """No candidate holds more jobs."""
+        """Return the most jobs that a candidate holds."""
         return self.best(np.ones(self.space.n_types))[1] / self.near
 
     @property
@@ -140,7 +140,7 @@ class Solver:
 def make_solver(
     name: str, space: Space, *, epsilon: float = 0.05, budget: int | None = None, followed: bool = False
 ) -> Solver:
-    """The solver of that name for this server class.
+    """Return the solver of that name for this server class.
 
     `followed`: the caller keeps the weights of listed candidates up to date from question to question, so that `auto`
     may list more of them. `epsilon` is for `approximate`. `budget` bounds what is spent here: configurations looked at
@@ -157,7 +157,7 @@ def make_solver(
 
 
 def stand_in(name: str, space: Space) -> Solver:
-    """A solver of the empty configuration, until the solver of that name is made."""
+    """Return a solver that finds the empty configuration, until the solver of that name is made."""
     nothing = np.zeros((1, space.n_types), np.int64)
     return _of_table(name, name, nothing, 1.0, True, "not made yet", space)
 
@@ -231,12 +231,12 @@ def _dp(space: Space, epsilon: float, budget: int | None) -> Solver:
 
 
 def _whole_params(space: Space, *more: int) -> I8:
-    """`params_i` of a kernel: which types the class holds at all, then the solver's own numbers."""
+    """Return `params_i` of a kernel: which types the class holds at all, then the solver's own numbers."""
     return np.array([*(space.counts > 0), *more], np.int64)
 
 
 def _grid(space: Space) -> tuple[list[int], list[int]]:
-    """The steps of the dp grid in each resource, and the gcd of the demands in it (of the types that fit)."""
+    """Return the steps of the dp grid in each resource, and the gcd of the demands in it (of the types that fit)."""
     assert space.demand is not None
     assert space.capacity is not None
     divisors = [
@@ -247,7 +247,8 @@ def _grid(space: Space) -> tuple[list[int], list[int]]:
 
 
 def _guarantee(space: Space) -> tuple[float, str]:
-    """Lemma 2's r, over the types that fit; for a predicate 1 / (how many fit), as f(k) <= sum_j Q_j most_j."""
+    """Return Lemma 2's r over the types that fit. For a predicate it is 1 / (how many fit), as f(k) <= sum_j Q_j
+    most_j."""
     types = space.fitting
     if space.demand is None:
         return 1.0 / len(types), f"r = 1/{len(types)}: a predicate, {len(types)} types fit"
@@ -308,7 +309,7 @@ def _search(space: Space, epsilon: float, budget: int | None) -> Solver:
 
 
 def _branching(name: str, space: Space, epsilon: float, reason: str) -> Solver:
-    """A solver by branch and bound; with epsilon = 0 it is an argmax over all configurations."""
+    """Return a solver by branch and bound; with epsilon = 0 it is an argmax over all configurations."""
     assert space.demand is not None
     J, R = space.demand.shape
     params = np.array([epsilon] + [0.0] * J), _searching(space, 0)
@@ -318,7 +319,8 @@ def _branching(name: str, space: Space, epsilon: float, reason: str) -> Solver:
 
 
 def _searching(space: Space, nodes: int) -> I8:
-    """`params_i` of the branch and bound: at most so many nodes, the least that types ask for, who may replace whom, and room to note who does."""
+    """Return `params_i` of the branch and bound: the most nodes, the least demands, which type may replace which,
+    and memory to note which does."""
     assert space.demand is not None
     least = space.demand[space.fitting].min(axis=0)
     return _whole_params(
@@ -446,14 +448,14 @@ def _auto(space: Space, epsilon: float, budget: int | None, followed: bool) -> S
 
 
 def _in_runs(table: I8) -> I8:
-    """The rows in an order in which those with a job of the same type stand together, of a type in many rows above all: who follows their weights
-    has the less to look for."""
+    """Return the rows in an order in which rows with a job of the same type stand together, types in many rows
+    first. Following their weights then touches fewer places."""
     often = np.argsort(np.count_nonzero(table, axis=0), kind="stable")
     return np.ascontiguousarray(table[np.lexsort(table.T[often])])
 
 
 def _quick_within(space: Space, epsilon: float, nodes: int) -> bool:
-    """Whether `approximate` is quick enough for every decision."""
+    """Return whether `approximate` is quick enough for every decision."""
     assert space.demand is not None
     if space.demand.shape[1] == 1:
         return fptas_cells(epsilon) * space.n_types <= AUTO_DP

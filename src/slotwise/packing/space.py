@@ -1,4 +1,4 @@
-"""The feasible set of one server class.
+"""The feasible set of one server class, and of each class of a cluster (`spaces_of`).
 
 A configuration k (so many jobs of each type) is feasible when it fits. Additive: sum_j k_j w_jn <= capacity_n for
 every resource n, in exact integers. Monotone: a predicate says so; if k fits, so does every k' <= k. Either way k_j = 0 for
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from slotwise.errors import InputError
+from slotwise.model import Integers, ServerClass
 
 Predicate = Callable[[tuple[int, ...]], bool]
 
@@ -33,7 +34,8 @@ class Space:
 
     @staticmethod
     def additive(demand: ArrayLike, capacity: ArrayLike, allowed: ArrayLike | None = None) -> Space:
-        """Demands add up: `demand` of shape (types, resources) and `capacity` of shape (resources,), integers.
+        """Return a space in which demands add up: `demand` of shape (types, resources) and `capacity` of shape
+        (resources,), integers.
 
         `allowed` says for each type whether the class may hold it; by default it may hold all.
         """
@@ -62,7 +64,8 @@ class Space:
     def monotone(
         predicate: Predicate, n_types: int, limit: int = 1_000_000, allowed: ArrayLike | None = None
     ) -> Space:
-        """What fits is what `predicate` accepts; a type of which `limit` jobs fit is taken for unbounded.
+        """Return the space of the configurations that `predicate` accepts. A type of which `limit` jobs fit is
+        taken for unbounded.
 
         `allowed` says for each type whether the class may hold it; the predicate is never asked about one that it may not.
         """
@@ -77,7 +80,7 @@ class Space:
         return Space(n_types, np.array(counts, dtype=np.int64), predicate=predicate)
 
     def feasible(self, k: Sequence[int] | NDArray[np.int64]) -> bool:
-        """Whether configuration k fits."""
+        """Return whether configuration k fits."""
         if len(k) != self.n_types:
             raise InputError(
                 f"has {len(k)} counts for {self.n_types} types",
@@ -98,7 +101,7 @@ class Space:
         )
 
     def most(self, j: int) -> int:
-        """The largest count of type j alone."""
+        """Return the largest count of type j alone."""
         return int(self.counts[j])
 
     @property
@@ -108,7 +111,7 @@ class Space:
 
 
 def broken(smaller: tuple[int, ...], larger: tuple[int, ...]) -> InputError:
-    """The refusal of a predicate that accepts `larger` but not `smaller` <= `larger`."""
+    """Return the error for a predicate that accepts `larger` but not `smaller` <= `larger`."""
     return InputError(
         f"accepts {larger} but refuses {smaller}, which is less",
         where="predicate",
@@ -117,7 +120,7 @@ def broken(smaller: tuple[int, ...], larger: tuple[int, ...]) -> InputError:
 
 
 def _without(predicate: Predicate, barred: list[int]) -> Predicate:
-    """The predicate, with none of the barred types; still monotone."""
+    """Return the predicate, with none of the barred types; still monotone."""
     return lambda k: not any(k[j] for j in barred) and predicate(k)
 
 
@@ -167,3 +170,17 @@ def _integers(values: ArrayLike, where: str, dimensions: int) -> NDArray[np.int6
             f"goes from {array.min()} to {array.max()}", where=where, remedy="use sizes from 0 to 2^53"
         )
     return np.ascontiguousarray(array, dtype=np.int64).copy()
+
+
+def spaces_of(servers: Sequence[ServerClass], sizes: Integers) -> list[Space]:
+    """Return the feasible set of each class, in order. Demands add up, or the class's own predicate says what fits.
+
+    A class holds none of a type whose requirements its labels do not meet.
+    """
+    allowed = sizes.allowed if sizes.allowed is not None else [None] * len(servers)
+    return [
+        Space.additive(sizes.demand, sizes.capacity[c], allowed[c])
+        if server.feasible is None
+        else Space.monotone(server.feasible, len(sizes.demand), allowed=allowed[c])
+        for c, server in enumerate(servers)
+    ]

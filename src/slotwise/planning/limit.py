@@ -45,7 +45,7 @@ def serves(rho: Vector, pricings: Sequence[Pricing]) -> NDArray[np.bool_]:
 def cheapest(
     rho: Vector, need: Vector, pricings: Sequence[Pricing], capacity: Vector, costs: Vector
 ) -> CheapestMix:
-    """The cheapest mix; `capacity` has a row for each class, in the units of `need`."""
+    """Return the cheapest mix. `capacity` has a row for each class, in the units of `need`."""
     from scipy.optimize import linprog  # slow to import
 
     owner: list[int] = []

@@ -148,15 +148,15 @@ class Plan:
         return _statement(self)
 
     def frame(self) -> pl.DataFrame:
-        """A row for each choice of servers that was tried."""
+        """Return a row for each choice of servers that was tried."""
         return showing.frame(self)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """`frame` for pandas."""
+        """Return `frame` for pandas."""
         return to_pandas(self.frame())
 
     def plot(self) -> Picture:
-        """Each target over the cost of what was tried."""
+        """Draw each target over the cost of the tried servers."""
         return showing.plot(self)
 
     def _repr_html_(self) -> str:
@@ -166,7 +166,7 @@ class Plan:
         return f"<Plan: {self.statement}>"
 
     def as_dict(self) -> dict[str, Any]:
-        """For programs: plain values, null where a number is infinite or not known."""
+        """Return plain values for programs, null for numbers that are infinite or not known."""
         return {
             "scenario": self.scenario.name,
             "seed": self.scenario.run.seed,
@@ -227,7 +227,7 @@ def plan(
     on_trial: Callable[[Counts, int], None] | None = None,
     **options: Any,
 ) -> Plan:
-    """The fewest servers of the scenario's classes that meet the targets: {"p95_wait": 60}, {"p95_wait": "30min"} and the like.
+    """Return the fewest servers of the scenario's classes that meet the targets: {"p95_wait": 60}, {"p95_wait": "30min"} and the like.
 
     With `keep` the servers of the scenario are there already: how many more? Without it their counts matter only where its rates are
     given by `workload.intensity`. `least` and `most` bound the number of servers of single classes. `options` are parameters of the policy
@@ -274,7 +274,7 @@ def plan(
 
 
 def _bounds(scenario: Scenario, keep: bool, least: Mapping[str, int], most: Mapping[str, int]) -> search.Bounds:
-    """How many servers of each class there must and may be."""
+    """Return how many servers of each class there must and may be."""
     servers = scenario.cluster.servers
     names = [server.name for server in servers]
     for where, given in (("--min", least), ("--max", most)):
@@ -321,7 +321,7 @@ def _facts(trials: Trials, best: Trial) -> Facts:
 
 
 def _costs(scenario: Scenario) -> tuple[tuple[float, ...], bool]:
-    """The price of one server of each class; 1 each where none is given."""
+    """Return the price of one server of each class; 1 each where none is given."""
     servers = scenario.cluster.servers
     if all(server.price is None for server in servers):
         return (1.0,) * len(servers), False
@@ -336,12 +336,12 @@ def _costs(scenario: Scenario) -> tuple[tuple[float, ...], bool]:
 
 
 def describe(counts: Counts, names: Iterable[str]) -> str:
-    """3 small + 1 large."""
+    """Write the servers as "3 small + 1 large"."""
     return " + ".join(f"{n:,} {name}" for n, name in zip(counts, names, strict=True) if n) or "none"
 
 
 def in_words(found: Interval) -> str:
-    """mean [low, high]."""
+    """Write an interval as "mean [low, high]"."""
     if not math.isfinite(found.mean):
         return "without limit"
     if found.low is None or found.high is None or found.high == found.low:
@@ -395,7 +395,7 @@ def _statement(plan: Plan) -> str:
 
 
 def _beside(facts: Facts, policy: str, unit: str | None) -> str:
-    """Intensity, certificate, worst type: always said."""
+    """Write intensity, certificate and worst type, which are always said."""
     text = f" Intensity {facts.intensity:.4g}." if facts.intensity is not None else ""
     if facts.certified is not None:
         text += f" {policy} is {'proven' if facts.certified else 'not proven'} stable there."

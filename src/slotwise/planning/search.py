@@ -37,7 +37,8 @@ MOST_TIMES = 64  # how often the least number of servers is multiplied before th
 
 
 def along(trials: Trials, mix: Callable[[int], Counts], start: int) -> Trial:
-    """The least i >= 1 for which mix(i), which grows with i, meets the targets; the search begins at `start`."""
+    """Return the least i >= 1 for which mix(i), which grows with i, meets the targets. The search begins at
+    `start`."""
     _refuse_too_many(trials, mix(start))
     if trials.question.firm:
         start = _first_possible(trials, mix, start)
@@ -83,7 +84,7 @@ def _refuse_too_many(trials: Trials, counts: Counts) -> None:
 
 
 def _first_possible(trials: Trials, mix: Callable[[int], Counts], start: int) -> int:
-    """The least i from `start` on that theory does not exclude; all below are excluded."""
+    """Return the least i from `start` on that theory does not exclude. All below are excluded."""
     low, at, step = start - 1, start, 1
     while trials.impossible(mix(at)):
         if at > MOST_TIMES * (sum(mix(start)) + 1):
@@ -132,13 +133,13 @@ class Bounds:
     """None: as many as it takes"""
 
     def within(self, counts: Sequence[int]) -> Counts:
-        """The nearest that may be."""
+        """Return the nearest counts within the bounds."""
         raised = [max(a, b) for a, b in zip(counts, self.least, strict=True)]
         return tuple(raised if self.most is None else [min(a, b) for a, b in zip(raised, self.most, strict=True)])
 
 
 def confirmed(trials: Trials, mix: Callable[[int], Counts], start: int) -> Trial:
-    """The first along the mix that also holds with other random numbers."""
+    """Return the first along the mix that also holds with other random numbers."""
     for _ in range(CONFIRMATIONS):
         best = along(trials, mix, start)
         if trials.confirm(best.servers).meets:
@@ -149,7 +150,8 @@ def confirmed(trials: Trials, mix: Callable[[int], Counts], start: int) -> Trial
 def cheaper(
     trials: Trials, best: Trial, limit: CheapestMix, budget: int, bounds: Bounds, patience: int = PATIENCE
 ) -> tuple[Trial, bool]:
-    """The cheapest mix that meets the targets, from one that does, confirmed; and whether no cheaper one can have been missed."""
+    """Return the cheapest confirmed mix that meets the targets, starting from one that does, and whether no cheaper
+    one can have been missed."""
     costs = np.array(trials.question.costs)
     candidates, complete = _below(best, costs, serves(trials.rho, trials.pricings), bounds)
     worth = np.array([pricing.best(limit.prices).limit for pricing in trials.pricings])

@@ -20,7 +20,7 @@ KINDS = {"meets": "good", "misses": "bad"}
 
 
 def frame(plan: Plan) -> pl.DataFrame:
-    """A row for each choice that was tried, in the order of cost."""
+    """Return a row for each choice that was tried, in the order of cost."""
     import polars as pl
 
     rows = []
@@ -36,7 +36,7 @@ def frame(plan: Plan) -> pl.DataFrame:
 
 
 def html(plan: Plan) -> str:
-    """The sentence, and what was tried."""
+    """Return the sentence, and what was tried."""
     columns = [
         "servers",
         *(["cost"] if plan.priced else []),
@@ -57,7 +57,7 @@ def html(plan: Plan) -> str:
 
 
 def plot(plan: Plan) -> Picture:
-    """Each target over the cost of what was tried, with its limit."""
+    """Draw each target over the cost of the tried servers, with its limit."""
     from matplotlib.ticker import MaxNLocator  # Matplotlib is slow to load
 
     from slotwise.display.drawing import panels, plain_axes

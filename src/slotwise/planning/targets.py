@@ -38,29 +38,29 @@ Targets = dict[str, float]
 
 
 def parts(key: str) -> tuple[str | None, str]:
-    """The type, if any, and the figure of a target."""
+    """Return the type, if any, and the figure of a target."""
     of_type, _, figure = key.rpartition(".")
     return of_type or None, figure
 
 
 def meaning(key: str) -> str:
-    """In words."""
+    """Return the target in words."""
     of_type, figure = parts(key)
     return MEANINGS[figure] + (f" of {of_type}" if of_type else "")
 
 
 def unit_of(key: str, time_unit: str | None) -> str | None:
-    """The unit of a target's figure, where it has one."""
+    """Return the unit of a target's figure, where it has one."""
     return time_unit if key.endswith("_wait") else None
 
 
 def shown(key: str, figure: float, time_unit: str | None) -> str:
-    """A target's limit: 0.5 h"""
+    """Write a target's limit: 0.5 h."""
     return with_unit(f"{figure:g}", unit_of(key, time_unit))
 
 
 def parse_targets(texts: Iterable[str], time_unit: str | None = None) -> Targets:
-    """From "p95_wait=60", "train.p95_wait=30min" and the like; plain numbers are in the scenario's unit of time."""
+    """Parse "p95_wait=60", "train.p95_wait=30min" and the like. Plain numbers are in the scenario's unit of time."""
     found: dict[str, str] = {}
     for text in texts:
         key, equals, value = (part.strip() for part in text.partition("="))
@@ -87,7 +87,8 @@ def _figure(key: str, value: float | str, time_unit: str | None) -> float:
 def check_targets(
     given: Mapping[str, float | str], type_names: Sequence[str] | None = None, time_unit: str | None = None
 ) -> Targets:
-    """The same, or the first thing in it that no cluster could mean; with the names of the types, where they are known."""
+    """Return the targets. Raise an error for the first that no cluster could mean, also for an unknown type if the
+    names of the types are given."""
     targets = {key: _figure(key, value, time_unit) for key, value in given.items()}
     if not targets:
         raise InputError("there is no target", where="--target", remedy="give one, such as p95_wait=60")
@@ -124,7 +125,8 @@ def check_targets(
 
 
 def measure(run: Measurements, key: str, type_names: Sequence[str] = ()) -> float:
-    """The figure of one run that a target limits; infinite where so many wait that it is not known yet."""
+    """Return the figure of one run that a target limits. It is infinite if so many jobs wait that it is not known
+    yet."""
     of_type, figure = parts(key)
     rows = slice(None) if of_type is None else [list(type_names).index(of_type)]
     if figure == "mean_queue":
@@ -144,7 +146,7 @@ def measure(run: Measurements, key: str, type_names: Sequence[str] = ()) -> floa
 
 
 def estimate(runs: Sequence[Measurements], key: str, level: float, type_names: Sequence[str] = ()) -> Interval:
-    """Over independent runs, with an interval. The longest wait is the longest that was seen in any of them."""
+    """Estimate the figure over independent runs, with an interval. The longest wait is the longest of all runs."""
     values = [measure(run, key, type_names) for run in runs]
     of_type, figure = parts(key)
     if figure == "max_wait":

@@ -102,7 +102,7 @@ class Tradeoff:
         return f"Use {best.name} ({ground}): {found}; {rest}.{unsure}"
 
     def as_dict(self) -> dict[str, Any]:
-        """For programs: plain values, null where nothing is proven or known."""
+        """Return plain values for programs, null for what is not proven or known."""
         return {
             "scenario": self.scenario.name,
             "seed": self.scenario.run.seed,
@@ -170,7 +170,7 @@ def tradeoff(
 
 
 def _is_poisson(scenario: Scenario) -> bool:
-    """As the theorems need it: at a constant rate, one by one or in batches."""
+    """Return whether arrivals are as the theorems need them: at a constant rate, one by one or in batches."""
     if scenario.workload.trace is not None or scenario.period is not None:
         return False
     laws = [arrival_law(scenario, j) for j in range(len(scenario.types))]
@@ -178,13 +178,13 @@ def _is_poisson(scenario: Scenario) -> bool:
 
 
 def _max_weight(choice: Choice) -> MaxWeight | None:
-    """What the policy says of its beta; None where it has none that can be chosen, or no solver."""
+    """Return what the policy says of its beta, or None if it has no beta that can be chosen, or no solver."""
     policy = choice.make()
     claim = policy.proven()
     return claim if isinstance(claim, MaxWeight) and claim.beta_option and policy.solver else None
 
 
 def _longer(one: Result, other: Result) -> bool:
-    """Whether the first has a significantly longer queue, on the same jobs."""
+    """Return whether the first has a significantly longer queue, on the same jobs."""
     difference = paired_queues(one, other)
     return difference.mean > 0 if difference.low is None else difference.low > 0

@@ -108,11 +108,11 @@ class TargetQuestion:
         return tuple(job_type.name for job_type in self.jobs.types)
 
     def cost(self, counts: Sequence[int]) -> float:
-        """What these servers cost."""
+        """Return what these servers cost."""
         return float(sum(n * cost for n, cost in zip(counts, self.costs, strict=True)))
 
     def with_servers(self, counts: Sequence[int]) -> Scenario:
-        """The scenario with so many servers of each class."""
+        """Return the scenario with so many servers of each class."""
         cluster = self.scenario.cluster
         servers = tuple(
             server.model_copy(update={"count": int(n)}) for server, n in zip(cluster.servers, counts, strict=True)
@@ -150,7 +150,7 @@ class Trials:
         ]
 
     def impossible(self, counts: Counts) -> str:
-        """Why theory rules these servers out, or nothing."""
+        """Return why theory rules these servers out, or nothing."""
         asked = self.question
         if not any(counts):
             return "no servers"
@@ -179,12 +179,12 @@ class Trials:
         return ""
 
     def utilisation(self, counts: Counts) -> float:
-        """Of the resource most in use, in the long run, if the servers keep up."""
+        """Return the utilisation of the resource most in use, in the long run, if the servers keep up."""
         whole = np.array(counts) @ self.question.jobs.sizes.capacity
         return float(max((use / all_ for use, all_ in zip(self.used, whole, strict=True) if use > 0), default=0.0))
 
     def of(self, counts: Counts) -> Trial:
-        """The verdict on these servers."""
+        """Return the verdict on these servers."""
         if counts not in self.done:
             why = self.impossible(counts)
             cost = self.question.cost(counts)
@@ -192,7 +192,8 @@ class Trials:
         return self.done[counts]
 
     def confirm(self, counts: Counts) -> Trial:
-        """These servers once more, with other random numbers and twice as long. If the targets are not met again they count as not met."""
+        """Try these servers once more, with other random numbers and twice as long. If the targets are not met
+        again they count as not met."""
         trial = self.of(counts)
         if (
             trial.meets
@@ -204,7 +205,7 @@ class Trials:
         return trial
 
     def _simulate(self, counts: Counts, first: int = 0, longer: int = 1) -> Trial:
-        """Replications from number `first` on."""
+        """Simulate the replications from number `first` on."""
         asked = self.question
         events = None if self._events is None else min(longer * self._events, MOST_EVENTS)
         task = Task(asked.with_servers(counts), asked.jobs, asked.choice, events=events)
@@ -238,7 +239,7 @@ class Trials:
         return estimate(runs, key, self.level, self.question.type_names)
 
     def _judge(self, estimates: dict[str, Interval], runs: list[Measurements]) -> tuple[TargetAnswer, str, bool]:
-        """The answer, why, and whether longer runs are what it takes."""
+        """Return the answer, why, and whether longer runs are what it takes."""
         targets, unit = self.question.targets, self.question.scenario.time_unit
         for key, interval in estimates.items():
             if interval.low is not None and interval.low > targets[key] * (1 + MARGIN):

@@ -64,7 +64,7 @@ def is_own(name: str) -> bool:
 
 
 def make_policy(name: str, **options: Any) -> Policy:
-    """A policy by name, or a user's own as "file.py:ClassName"."""
+    """Return a policy by its name, or a user's own policy as "file.py:ClassName"."""
     if is_own(name):
         own = _from_file(name)(**options)
         own.origin = name

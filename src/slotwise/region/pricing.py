@@ -45,11 +45,11 @@ class Pricing(Protocol):
         ...
 
     def start(self) -> Counts:
-        """A few configurations, one per row, that hold every type which fits at all (never none)."""
+        """Return a few configurations, one per row, that hold every type which fits at all (never none)."""
         ...
 
     def best(self, prices: Vector, effort: int = EFFORT, known: Counts | None = None) -> Priced:
-        """The most valuable configuration at prices w >= 0, with the limit that `effort` buys.
+        """Return the most valuable configuration at prices w >= 0, with the limit that `effort` buys.
 
         `known` is a configuration to start from, the best so far.
         """
@@ -66,11 +66,11 @@ class ListedPricing:
         self._values = table.astype(np.float64)
 
     def start(self) -> Counts:
-        """For each type a row that has the most of it."""
+        """Return for each type a row that has the most of it."""
         return np.asarray(self.table[np.unique(np.argmax(self.table, axis=0))])
 
     def best(self, prices: Vector, effort: int = EFFORT, known: Counts | None = None) -> Priced:
-        """The best row; of an incomplete table the limit is what each type could fill alone, added up."""
+        """Return the best row. The limit of an incomplete table is what each type could fill alone, added up."""
         values = self._values @ prices
         row = int(np.argmax(values))
         value = float(values[row])
@@ -91,7 +91,7 @@ class SearchedPricing:
         self._demand = np.ascontiguousarray(space.demand[:, self._room])
 
     def start(self) -> Counts:
-        """Each type alone, as often as it fits."""
+        """Return each type alone, as often as it fits."""
         fitting = self.space.fitting
         rows = np.zeros((max(1, len(fitting)), self.space.n_types), np.int64)
         rows[np.arange(len(fitting)), fitting] = self.space.counts[fitting]
@@ -122,7 +122,7 @@ class SearchedPricing:
         return Priced(out, float(prices @ out), limit * (1 + ROUNDING))
 
     def _relaxation(self, prices: Vector, types: Counts) -> tuple[Vector, Counts]:
-        """Dual prices y > 0 of the linear relaxation over these types, and its solution rounded down."""
+        """Return dual prices y > 0 of the linear relaxation over these types, and its solution rounded down."""
         m, R = len(types), len(self._capacity)
         y = np.zeros(R)
         tableau = np.zeros((R + 1) * (m + 1))
@@ -138,7 +138,7 @@ class SearchedPricing:
 
 
 def pricing_of(space: Space) -> Pricing:
-    """The best pricing there is for the space: a full table where it is short, else a search."""
+    """Return the best pricing for the space: a full table if it is short, else a search."""
     additive = space.predicate is None
     listed = enumerate_maximal(space, LISTED if additive else None, partial=not additive)
     if not listed.complete and additive:
@@ -150,5 +150,5 @@ def pricing_of(space: Space) -> Pricing:
 
 
 def total_value(pricings: Sequence[Pricing], counts: Sequence[int], prices: Vector) -> float:
-    """A proven limit on W(w) = sum_l max_k w.k, over all servers."""
+    """Return a proven limit on W(w) = sum_l max_k w.k, over all servers."""
     return sum(count * pricing.best(prices).limit for pricing, count in zip(pricings, counts, strict=True) if count)

@@ -85,11 +85,12 @@ class Columns:
         self._seen.add(key)
 
     def arrays(self) -> tuple[NDArray[np.int64], Counts]:
-        """(class of each column, its configuration)."""
+        """Return the class of each column, and its configuration."""
         return self._owner[: len(self)], self._rows[: len(self)]
 
     def toward(self, direction: Vector) -> Master:
-        """The program in this direction; if it is that of the last ray, as that ray left it."""
+        """Return the program in this direction. If the last ray had the same direction, return it as that ray left
+        it."""
         if self._last is None or not np.allclose(self._last[0], direction, rtol=1e-13, atol=0):
             self._last = direction, Master(self, Program(direction, len(self.classes)))
         return self._last[1]
@@ -107,11 +108,11 @@ class Master:
         self.columns, self._program, self._added = columns, program, added
 
     def beside(self, j: int) -> Master:
-        """How much more of type j alone fits beside what is the direction here, and can be carried."""
+        """Return the program of how much more of type j alone fits beside the present direction."""
         return Master(self.columns, self._program.beside(j), self._added)
 
     def solve(self, base: Vector, direction: Vector) -> tuple[Vector, Vector, float]:
-        """(share of each column, prices of the types, step that these shares carry)."""
+        """Return the share of each column, the prices of the types, and the step that these shares carry."""
         columns, program = self.columns, self._program
         owner, rows = columns.arrays()
         for i in range(self._added, len(columns)):
@@ -128,12 +129,12 @@ class Master:
 
 
 def shoot(columns: Columns, direction: Vector, stages: Stages = THOROUGH, close: float = CLOSE) -> Ray:
-    """The largest step from 0 along `direction` (>= 0, not all 0)."""
+    """Return the largest step from 0 along `direction` (>= 0, not all 0)."""
     return _shoot(columns.toward(direction / direction.sum()), np.zeros_like(direction), direction, stages, close)
 
 
 def beside(columns: Columns, base: Vector, stages: Stages = THOROUGH, close: float = CLOSE) -> list[Ray]:
-    """For each type the largest step from `base`, which must lie in the region, along this type alone."""
+    """Return for each type the largest step from `base`, which must lie in the region, along this type alone."""
     per_server, alone = base / columns.counts.sum(), np.eye(len(base))
     if per_server.sum() < NOTHING:
         return [_shoot(columns.toward(direction), base, direction, stages, close) for direction in alone]
@@ -214,7 +215,7 @@ def _from_nothing(columns: Columns, base: Vector, direction: Vector) -> tuple[Ve
 
 
 def _step(columns: Columns, shares: Vector, base: Vector, direction: Vector) -> float:
-    """The step that these shares carry, whatever the program said."""
+    """Return the step that these shares carry, whatever the program said."""
     owner, rows = columns.arrays()
     used = np.flatnonzero(shares)
     carried = (shares[used] * columns.weight[owner[used]]) @ rows[used]

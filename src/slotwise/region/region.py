@@ -72,12 +72,12 @@ class Region:
 
 
 def intensity(rho: Sequence[float] | Vector, spaces: Sequence[Space], counts: Sequence[int]) -> Region:
-    """The least zeta with rho in zeta C, for `counts[c]` servers with feasible set `spaces[c]`."""
+    """Return the least zeta with rho in zeta C, for `counts[c]` servers with feasible set `spaces[c]`."""
     return locate(np.asarray(rho, dtype=np.float64), Columns([pricing_of(space) for space in spaces], counts))
 
 
 def locate(rho: Vector, columns: Columns) -> Region:
-    """`intensity`, for a cluster of which some configurations are known already."""
+    """Do the work of `intensity` for a cluster of which some configurations are known already."""
     if rho.shape != (columns.n_types,) or not np.isfinite(rho).all() or (rho < 0).any():
         raise InputError(
             f"is {rho.tolist()}", where="load", remedy=f"give {columns.n_types} finite numbers, each 0 or more"
@@ -109,7 +109,7 @@ class Headroom:
 
 
 def headroom_by_type(region: Region, stages: Stages | None = None) -> list[Headroom]:
-    """max {t : rho + t e_j in C} for each type j; 0 outside the region. Of many types limits only.
+    """Return max {t : rho + t e_j in C} for each type j; 0 outside the region. With many types, return limits only.
 
     The proofs of the intensity zeta give limits for nothing. The witness carries rho with zeta of the servers, so the
     rest can be filled with type j alone; and w.(rho + t e_j) <= W(w) = 1 for the prices w.

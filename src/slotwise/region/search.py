@@ -25,12 +25,44 @@ MARGIN = 1e-12  # Relative: what is less than this much better than the best so 
 
 @kernel
 def _most(purse: F8, density: F8, d: int, i: int) -> float:
-    """The bound on what types i, i+1, ... can add at depth d."""
+    """Return the bound on what types i, i+1, ... can add at depth d."""
     least = np.inf
     for m in range(len(density)):
         if density[m, i] < np.inf:
             least = min(least, purse[d, m] * density[m, i])
     return least
+
+
+@kernel
+def _fits(demand: I8, free: I8, i: int, d: int) -> bool:
+    """Return whether a job of type i fits at depth d."""
+    for r in range(demand.shape[1]):
+        if demand[i, r] > free[d, r]:
+            return False
+    return True
+
+
+@kernel
+def _densities(value: F8, demand: I8, multipliers: F8, cost: F8, density: F8) -> None:
+    """Write each type's cost at each y, and the best worth per cost over types i, i+1, ... into `density`."""
+    J, R = demand.shape
+    for m in range(len(multipliers)):
+        for i in range(J - 1, -1, -1):
+            for r in range(R):
+                cost[m, i] += multipliers[m, r] * demand[i, r]
+            here = value[i] / cost[m, i] if cost[m, i] > 0.0 else np.inf
+            density[m, i] = max(density[m, i + 1], here)
+
+
+@kernel
+def _open_limit(purse: F8, density: F8, worth: F8, chosen: I8, d: int, best: float) -> float:
+    """Return a limit on the worth of what a search that is cut short at depth d has left open.
+
+    At each depth the types after the choice are open, and at the last depth the choice itself.
+    """
+    for e in range(d + 1):
+        best = max(best, worth[e] + _most(purse, density, e, chosen[e] + (1 if e < d else 0)))
+    return best
 
 
 @kernel
@@ -43,13 +75,8 @@ def search(value: F8, demand: I8, capacity: I8, multipliers: F8, nodes: int, dep
     J, R = demand.shape
     M = len(multipliers)
     cost = np.zeros((M, J))
-    density = np.zeros((M, J + 1))  # the best worth per cost over types i, i+1, ...
-    for m in range(M):
-        for i in range(J - 1, -1, -1):
-            for r in range(R):
-                cost[m, i] += multipliers[m, r] * demand[i, r]
-            here = value[i] / cost[m, i] if cost[m, i] > 0.0 else np.inf
-            density[m, i] = max(density[m, i + 1], here)
+    density = np.zeros((M, J + 1))
+    _densities(value, demand, multipliers, cost, density)
     free = np.zeros((depth + 1, R), np.int64)
     purse = np.zeros((depth + 1, M))  # y.free
     worth = np.zeros(depth + 1)
@@ -70,11 +97,7 @@ def search(value: F8, demand: I8, capacity: I8, multipliers: F8, nodes: int, dep
         while i < J:
             if worth[d] + _most(purse, density, d, i) <= best * (1.0 + MARGIN):
                 break
-            descend = True
-            for r in range(R):
-                if demand[i, r] > free[d, r]:
-                    descend = False
-                    break
+            descend = _fits(demand, free, i, d)
             if descend:
                 break
             i += 1
@@ -86,11 +109,7 @@ def search(value: F8, demand: I8, capacity: I8, multipliers: F8, nodes: int, dep
         visited += 1
         if visited > nodes or d == depth:
             chosen[d] = i
-            for e in range(
-                d + 1
-            ):  # open at each level: what comes after the choice, and at the last the choice itself
-                best = max(best, worth[e] + _most(purse, density, e, chosen[e] + (1 if e < d else 0)))
-            return best
+            return _open_limit(purse, density, worth, chosen, d, best)
         chosen[d] = i
         worth[d + 1] = worth[d] + value[i]
         for r in range(R):

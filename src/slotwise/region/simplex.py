@@ -50,7 +50,7 @@ class Program:
         self._values: Vector = np.zeros(0)
 
     def add(self, carries: Vector, c: int) -> None:
-        """A configuration of class c, and what it carries if all servers of the class hold it."""
+        """Add a configuration of class c: what it carries if all servers of the class hold it."""
         types = np.flatnonzero(carries)
         long, wide = self._types.shape
         if self._n == long or len(types) >= wide:
@@ -64,7 +64,8 @@ class Program:
         self._n += 1
 
     def beside(self, j: int) -> Program:
-        """Another program: the largest slack of type j beside the load that is the direction here. This one must be solved, with t >= 1."""
+        """Return another program: the largest slack of type j beside the load that is the direction here. This one
+        must be solved, with t >= 1."""
         other = deepcopy(self)
         other._right[: self.n_types] = self._direction
         other._values = other._inverse @ other._right
@@ -124,12 +125,12 @@ class Program:
         return found[1 + self.n_types :]
 
     def _prices(self) -> Vector:
-        """What a unit of each right-hand side adds to the goal: its row of the inverse, or nothing while the goal is not in the basis."""
+        """Return what a unit of each right-hand side adds to the goal: its row of the inverse, or nothing while the goal is not in the basis."""
         at = np.flatnonzero(self._basis == self._goal)
         return self._inverse[at[0]] if len(at) else np.zeros(len(self._right))
 
     def _reduced(self, prices: Vector) -> Vector:
-        """What each column costs beyond what it adds to the goal, at these prices."""
+        """Return what each column costs beyond what it adds to the goal, at these prices."""
         types, carries = self._types[: self._n], self._carries[: self._n]
         of_types = prices[: self.n_types]
         spent = np.einsum("ij,ij->i", carries, prices[types])
@@ -139,7 +140,7 @@ class Program:
         return reduced
 
     def _seen_from_the_basis(self, i: int) -> Vector:
-        """B^-1 a of column i."""
+        """Return B^-1 a of column i."""
         if i == T:
             return -self._inverse[:, : self.n_types] @ self._direction
         if i <= self.n_types:

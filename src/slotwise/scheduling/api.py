@@ -125,7 +125,7 @@ from slotwise.core.store import Store
 
 @kernel
 def takes(s: State, server: int, size: NDArray[np.int64]) -> bool:
-    """Whether the server takes jobs and has that much free."""
+    """Return whether the server takes jobs and has that much free capacity."""
     return servers(s)[server, STATUS] == PRESENT and fits(s, server, size)
 
 

@@ -29,7 +29,7 @@ def capture(
     now: float,
     shares: Shares | None = None,
 ) -> Situation:
-    """All that is known."""
+    """Return all that is known."""
     for server_class in cluster.servers:
         if server_class.feasible is not None:
             raise InputError(
@@ -89,7 +89,7 @@ def _waiting(store: Store, register: Register, place_of: I8) -> WaitingTable:
 
 
 def in_queue_order(store: Store, jobs: I8) -> I8:
-    """For each of the waiting jobs a number that grows along its queue."""
+    """Return for each waiting job a number that grows along its queue."""
     sequence = store.sequence[jobs]
     if not store.state.own_queues:
         return sequence  # within a type, older jobs come first
@@ -115,7 +115,7 @@ def _running(store: Store, register: Register, place_of: I8) -> RunningTable:
 
 
 def _common(store: Store, register: Register, jobs: I8) -> dict[str, Any]:
-    """The columns that waiting and running jobs share."""
+    """Return the columns that waiting and running jobs share."""
     state: Any = store.state
     types = store.arrays["jobs"][jobs, st.TYPE]
     extras = [(at, register.extras[i]) for at, i in enumerate(jobs.tolist()) if i in register.extras]
@@ -161,7 +161,7 @@ def _policy(
 
 
 def options_of(policy: Policy) -> dict[str, Any]:
-    """The options that were given: an option that was not given follows the defaults of the version that reads the
-    situation."""
+    """Return the options that were given. An option that was not given follows the defaults of the version that
+    reads the situation."""
     options: dict[str, Any] = policy.options.model_dump(mode="json", exclude_unset=True)
     return options

@@ -12,13 +12,13 @@ MARK = "zlib85:"
 
 
 def packed(values: dict[str, Any]) -> str:
-    """As text that both databases keep."""
+    """Return the values as text that both databases keep."""
     text = json.dumps(values, separators=(",", ":"), allow_nan=False)
     return text if len(text) < LARGE else MARK + b85encode(zlib.compress(text.encode(), 1)).decode()
 
 
 def unpacked(text: str) -> dict[str, Any]:
-    """What was packed; ValueError where it is damaged."""
+    """Return the values that `packed` took. Raise a ValueError if the text is damaged."""
     if text.startswith(MARK):
         try:
             text = zlib.decompress(b85decode(text[len(MARK) :])).decode()

@@ -13,7 +13,7 @@ LITTLE = 0.01  # a factor this near to 1 decides nothing
 
 
 def explain_job(view: View, name: Hashable, i: int) -> Explanation:
-    """Why job i runs or waits."""
+    """Return why job i runs or waits."""
     on = int(view.store.arrays["jobs"][i, st.SERVER])
     if on != st.WAITING:
         return Explanation(name, (Because(Reason.RUNS, {"server": view.server_of[on]}),))
@@ -50,7 +50,7 @@ def _held_by_none(view: View, i: int) -> Because:
 
 
 def explain_server(view: View, name: Hashable, server: int) -> Explanation:
-    """What the server does, and why."""
+    """Return what the server does, and why."""
     row = view.store.arrays["servers"][server]
     if row[st.STATUS] == st.PRESENT:
         return Explanation(name, view.store.policy.describe(view, server))

@@ -20,7 +20,7 @@ FAULTS = {
 
 
 def fault_of(policy: Policy, hooks: Sequence[Any], failed: int) -> Exception | None:
-    """What a policy did wrong, if it did."""
+    """Return what a policy did wrong, or None."""
     if failed == FINE:
         return None
     for hook in hooks:
@@ -33,7 +33,7 @@ def fault_of(policy: Policy, hooks: Sequence[Any], failed: int) -> Exception | N
 
 
 def telling(outcome: Outcome) -> Exception:
-    """The fault, with what was decided before it."""
+    """Return the fault, with what was decided before it."""
     assert outcome.fault is not None
     for placement in outcome.placements:
         outcome.fault.add_note(f"before that, {placement.job!r} was started on {placement.server!r}")

@@ -44,7 +44,7 @@ class Moment(NamedTuple):
 
     @classmethod
     def of(cls, core: Scheduler) -> Moment:
-        """Now."""
+        """Take the figures of the present moment."""
         view = core._view()
         store, state = view.store, view.store.state
         J = len(view.types)
@@ -63,7 +63,7 @@ class Moment(NamedTuple):
         )
 
     def figures(self) -> Figures:
-        """What it comes to."""
+        """Return the figures that follow from the moments."""
         counts = self.rows[:, st.SERVER_COLUMNS :].astype(np.int64)
         capacity = self.capacity[self.rows[:, st.CLASS]]
         used = counts @ self.demand if self.free is None else capacity - self.free

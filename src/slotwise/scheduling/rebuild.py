@@ -35,7 +35,7 @@ def rebuild(
     types: Sequence[JobType],
     classes: Sequence[ServerClass],
     *,
-    goes_on: bool,
+    continues: bool,
 ) -> None:
     """Fill the store and the register, which are new. Placements of a policy that takes over are in `placed`."""
     waiting, running, table = situation.waiting, situation.running, situation.servers
@@ -64,11 +64,11 @@ def rebuild(
         recall(store, situation.use)
     _put_servers(state, numbers, class_rows[np.array(table.server_class, np.int64)])
     _put_running(state, W, numbers[np.array(running.server, np.int64)])
-    _put_waiting(store, situation, kinds[:W], numbers if goes_on else None)
+    _put_waiting(store, situation, kinds[:W], numbers if continues else None)
     _check_room(store, situation, sizes)
     status = np.array([STATUSES.index(one) for one in table.status], np.int32)
-    if goes_on:
-        _go_on(store, situation, numbers, status, type_rows)
+    if continues:
+        _restore_policy(store, situation, numbers, status, type_rows)
     else:
         present = numbers[status == st.PRESENT]
         store.arrays["servers"][numbers, st.STATUS] = np.where(status == st.PRESENT, st.DRAINING, status)
@@ -93,7 +93,7 @@ def _rows(
     what: str,
     of: str,
 ) -> I8:
-    """Where each of the old is among the new, by name; -1: nowhere, and nothing is of it."""
+    """Return the row of each old name among the new names, or -1 if the name is gone and no job or server has it."""
     place = {part.name: at for at, part in enumerate(new)}
     rows = [place.get(part.name, -1) for part in old]
     for at in sorted(used):
@@ -109,7 +109,7 @@ def _rows(
 def _enter(
     store: Store, register: Register, situation: Situation, sizes: I8, kinds: I8, durations: NDArray[np.float64]
 ) -> None:
-    """Names, times, attempts, and what the state has no room for."""
+    """Enter names, times, attempts, and what the state does not hold."""
     waiting, running, servers = situation.waiting, situation.running, situation.servers
     names, W = [*waiting.job, *running.job], len(waiting.job)
     register.jobs.update(zip(names, range(len(names)), strict=True))
@@ -133,7 +133,7 @@ def _enter(
 
 
 def _demands(store: Store, situation: Situation, kinds: I8) -> I8:
-    """What each job asks for, in the units of the store: its type's demand, or its own."""
+    """Return the demand of each job in the units of the store: its type's demand, or its own."""
     sizes, W = store.sizes.demand[kinds].copy(), len(situation.waiting.job)
     finer = [10 ** (new - old) for new, old in zip(store.sizes.digits, situation.digits, strict=True)]
     for first, own in ((0, situation.waiting.demand), (W, situation.running.demand)):
@@ -207,8 +207,10 @@ def _check_room(store: Store, situation: Situation, sizes: I8) -> None:
         )
 
 
-def _go_on(store: Store, situation: Situation, numbers: I8, status: NDArray[np.int32], type_rows: I8) -> None:
-    """The policy gets back all that it knew."""
+def _restore_policy(
+    store: Store, situation: Situation, numbers: I8, status: NDArray[np.int32], type_rows: I8
+) -> None:
+    """Give the policy back all that it knew."""
     state: Any = store.state
     names = Names(
         [t.name for t in situation.types],
@@ -235,14 +237,14 @@ def _go_on(store: Store, situation: Situation, numbers: I8, status: NDArray[np.i
 
 @kernel
 def _file_waiting(s: st.State, n: int) -> None:
-    """Jobs 0 to n - 1 wait."""
+    """Put jobs 0 to n - 1 into their queues."""
     for i in range(n):
         linetree.insert(s, i)
 
 
 @kernel
 def _put_servers(s: st.State, numbers: I8, kinds: I8) -> None:
-    """The servers are there, empty, and take no jobs yet."""
+    """Enter the servers, empty. They take no jobs yet."""
     for n in range(len(numbers)):
         server = numbers[n]
         st.servers(s)[server, st.CLASS] = kinds[n]
@@ -256,14 +258,14 @@ def _put_servers(s: st.State, numbers: I8, kinds: I8) -> None:
 
 @kernel
 def _put_running(s: st.State, first: int, on: I8) -> None:
-    """Jobs from number `first` on run on these servers."""
+    """Put jobs from number `first` on onto these servers."""
     for n in range(len(on)):
         put_on(s, first + n, st.jobs(s)[first + n, st.TYPE], on[n], False)
 
 
 @kernel
 def _file_all(s: st.State, numbers: I8, file: Any) -> None:
-    """What is known of the servers is there again."""
+    """Tell the policy of each server what it knew of it."""
     for n in range(len(numbers)):
         server = numbers[n]
         refresh_server(s, server)
@@ -272,7 +274,7 @@ def _file_all(s: st.State, numbers: I8, file: Any) -> None:
 
 @kernel
 def _open_all(s: st.State, numbers: I8) -> None:
-    """All of these servers take jobs, before any policy is asked."""
+    """Let all of these servers take jobs, before the policy is asked."""
     steps.begin(s)
     for n in range(len(numbers)):
         server = numbers[n]
@@ -286,6 +288,6 @@ def _open_all(s: st.State, numbers: I8) -> None:
 
 @kernel
 def _resume_all(s: st.State, numbers: I8, resume: Any) -> None:
-    """Each is there, holding its jobs."""
+    """Resume each server with the jobs that it holds."""
     for n in range(len(numbers)):
         resume(s, numbers[n], 0)

@@ -47,7 +47,8 @@ class Scheduler(Verbs):
         shares: Shares | None = None,
         **options: Any,
     ) -> None:
-        """Servers of the cluster's classes join at once, as many as their `count`, named class-0, class-1, ...
+        """Let the servers of the cluster's classes join at once, as many as their `count`, named class-0, class-1,
+        ...
 
         `digits` keeps that many digits behind the point of actual demands, where they are finer than the types'. With
         `shares`, types belong to tenants, and every event needs its time.
@@ -122,7 +123,7 @@ class Scheduler(Verbs):
             made = make_policy(before.name, **(options or before.options))
         else:
             made = make_policy(policy, **options)
-        goes_on = (
+        continues = (
             not takes_over
             and before.name in (made.called, made.label)
             and made.options == type(made)(**before.options).options
@@ -146,8 +147,8 @@ class Scheduler(Verbs):
             situation.shares if shares is None else shares,
         )
         scheduler._time = situation.now
-        rebuild(scheduler._store, scheduler._register, situation, new_types, new_classes, goes_on=goes_on)
-        if not goes_on:
+        rebuild(scheduler._store, scheduler._register, situation, new_types, new_classes, continues=continues)
+        if not continues:
             n, failed = int(scheduler._state.n_placed), scheduler._state.failed
             scheduler.opening = scheduler._outcome(-1 - n if failed else n)
         return scheduler

@@ -121,7 +121,7 @@ class Situation:
         return len(self.waiting.job) + len(self.running.job)
 
     def to_dict(self) -> dict[str, Any]:
-        """Numbers, texts, lists and mappings only."""
+        """Return numbers, texts, lists and mappings only."""
         for table, names in (
             ("servers", self.servers.name),
             ("waiting", self.waiting.job),
@@ -163,7 +163,7 @@ class Situation:
 
     @classmethod
     def from_dict(cls, values: Any) -> Situation:
-        """What `to_dict` made; anything else is refused."""
+        """Return the situation that `to_dict` wrote. Refuse anything else."""
         if not isinstance(values, Mapping) or values.get("format") != FORMAT:
             raise InputError("is not a situation", where="situation", remedy="give what Situation.to_dict() made")
         version = values.get("version")
@@ -178,12 +178,12 @@ class Situation:
         return _checked(_without_retired(cls(**_parts(cls, dict(values), "situation"))))
 
     def to_json(self) -> str:
-        """As text."""
+        """Return the situation as text."""
         return json.dumps(self.to_dict(), separators=(",", ":"), allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Situation:
-        """From text."""
+        """Return the situation from its text."""
         try:
             values = json.loads(text)
         except ValueError as error:
@@ -209,7 +209,8 @@ def _damaged(where: str, remedy: str) -> InputError:
 
 
 def _parts(cls: type[Any], values: dict[str, Any], where: str) -> dict[str, Any]:
-    """The fields of the class from the mapping: all that it needs, nothing that it does not know, each of its kind."""
+    """Return the fields of the class from the mapping. Refuse a missing field, an unknown field and a value of
+    another kind."""
     values.pop("format", None)
     known = {part.name: part for part in fields(cls)}
     for name in values:

@@ -82,8 +82,9 @@ class Result:
         return self._seen(mean_interval([run.mean_queue for run in self.runs]))
 
     def _seen(self, found: Interval) -> Interval:
-        """Where few jobs ever waited, runs tell little about the rare long waits. Then the upper end is what they could have missed: as
-        many waits as such a number seen allows (Poisson), each of a service time; or what theory says."""
+        """Widen the interval if few jobs ever waited: runs then tell little about the rare long waits. The upper
+        end is what the runs could have missed: as many waits as such a number seen allows (Poisson), each of a
+        service time; or what theory says."""
         waited = sum(int(run.wait_bins[:, 1:].sum() + run.waiting_bins.sum()) for run in self.runs)
         if waited >= FEW or found.high is None or self.scenario.workload.trace is not None:
             return found
@@ -135,7 +136,7 @@ class Result:
         return found
 
     def wait_interval(self, quantile: str = "p95", of_type: str | None = None) -> Interval:
-        """p50, p95 or p99 of the waits, with its 95 % interval; of all jobs, or of one type."""
+        """Return p50, p95 or p99 of the waits, with its 95 % interval: of all jobs, or of one type."""
         j = None if of_type is None else self.type_names.index(of_type)
         figure = (self.wait if of_type is None else self.wait_by_type[of_type])[quantile]
         low, high = quantile_interval(
@@ -274,7 +275,7 @@ class Result:
         return float(np.mean([getattr(run, name) for run in self.runs]))
 
     def as_dict(self) -> dict[str, Any]:
-        """The object that `slotwise simulate --json` prints for this policy."""
+        """Return the object that `slotwise simulate --json` prints for this policy."""
         p95 = self.wait_interval("p95")
         return {
             "policy": self.policy,
@@ -320,7 +321,7 @@ class Result:
         }
 
     def series(self) -> pl.DataFrame:
-        """The sampled time series of every replication."""
+        """Return the sampled time series of every replication."""
         import polars as pl
 
         frames = []
@@ -332,12 +333,12 @@ class Result:
         return pl.concat(frames)
 
     def jobs(self, replication: int = 0) -> pl.DataFrame:
-        """Every job of a replication that was run with `record_jobs`: arrival, start, end, server, type, duration. `
-        start` and `server` are null for a waiting job, `end` for one that has not completed."""
+        """Return every job of a replication that was run with `record_jobs`: arrival, start, end, server, type,
+        duration. `start` and `server` are null for a waiting job, `end` for a job that has not completed."""
         return job_frame(self._recorded(replication), self.type_names)
 
     def trace(self, replication: int = 0) -> Trace:
-        """The same jobs as a trace, for `slotwise trace` and for other scenarios."""
+        """Return the same jobs as a trace, for `slotwise trace` and for other scenarios."""
         return job_trace(self._recorded(replication), self.scenario.cluster.resources, self.scenario.name)
 
     def _recorded(self, replication: int) -> Rows:
@@ -349,7 +350,7 @@ class Result:
         raise InputError(f"there is no replication {replication}", where="replication", remedy="they count from 0")
 
     def frame(self) -> pl.DataFrame:
-        """A row for each replication."""
+        """Return a row for each replication."""
         import polars as pl
 
         rows = []
@@ -370,15 +371,15 @@ class Result:
     # -- for notebooks: see `showing` ---------------------------------------------------------------------------
 
     def by_type(self) -> pl.DataFrame:
-        """A row for each type: mean queue with its interval, and waits."""
+        """Return a row for each type: mean queue with its interval, and waits."""
         return showing.by_type([self])
 
     def to_pandas(self) -> pandas.DataFrame:
-        """`frame` for pandas."""
+        """Return `frame` for pandas."""
         return to_pandas(self.frame())
 
     def plot(self) -> Picture:
-        """The queue over time, and how many jobs wait how long."""
+        """Draw the queue over time, and how many jobs wait how long."""
         return showing.plot_result(self)
 
     def _repr_html_(self) -> str:
@@ -399,7 +400,8 @@ class Result:
 
 
 def paired_queues(one: Result, other: Result) -> Interval:
-    """Mean queue of the first less that of the second, paired by replication. One whose queue grows may have been run less often."""
+    """Return the mean queue of the first less that of the second, paired by replication. A policy whose queue grows
+    may have been run less often."""
     both = min(len(one.runs), len(other.runs))
     return paired_difference(
         [run.mean_queue for run in one.runs[:both]], [run.mean_queue for run in other.runs[:both]]
@@ -413,7 +415,8 @@ class Comparison:
     results: tuple[Result, ...]
 
     def difference(self, first: str, second: str) -> Interval:
-        """Mean queue of the first policy less that of the second, paired by replication (common random numbers)."""
+        """Return the mean queue of the first policy less that of the second, paired by replication (common random
+        numbers)."""
         by_name = {result.policy: result for result in self.results}
         return paired_queues(by_name[first], by_name[second])
 
@@ -425,7 +428,7 @@ class Comparison:
         return min(among, key=lambda result: result.mean_queue.mean)
 
     def frame(self) -> pl.DataFrame:
-        """A row for each policy and replication."""
+        """Return a row for each policy and replication."""
         import polars as pl
 
         return pl.concat([result.frame() for result in self.results], how="diagonal")
@@ -441,15 +444,15 @@ class Comparison:
         return iter(self.results)
 
     def by_type(self) -> pl.DataFrame:
-        """A row for each policy and type."""
+        """Return a row for each policy and type."""
         return showing.by_type(self.results)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """`frame` for pandas."""
+        """Return `frame` for pandas."""
         return to_pandas(self.frame())
 
     def plot(self) -> Picture:
-        """Mean queues with their intervals, and the tails of the waits."""
+        """Draw mean queues with their intervals, and the tails of the waits."""
         return showing.plot_comparison(self)
 
     def _repr_html_(self) -> str:
@@ -468,7 +471,7 @@ def _starved(figures: dict[str, float | None]) -> float | None:
 
 
 def as_json(scenario: Scenario, results: Sequence[Result], version: str) -> dict[str, Any]:
-    """The object that `slotwise simulate --json` prints; infinite and missing figures are null."""
+    """Return the object that `slotwise simulate --json` prints; infinite and missing figures are null."""
     whole = {
         "scenario": scenario.name,
         "seed": scenario.run.seed,

@@ -32,7 +32,7 @@ WAITS = ("mean wait", "p95 wait", "p99 wait")
 
 
 def kind_of(result: Result) -> str:
-    """good, bad or unsure: how a verdict is coloured."""
+    """Return good, bad or unsure: the colour of a verdict."""
     return KINDS[result.verdict]
 
 
@@ -49,13 +49,13 @@ def _row(result: Result) -> list[Any]:
 
 
 def runs_of(result: Result) -> str:
-    """5 runs of 20,000 events"""
+    """Write the runs, as "5 runs of 20,000 events"."""
     n = len(result.runs)
     return f"{n} run{'s' if n > 1 else ''} of {result.runs[0].events:,} events"
 
 
 def html(results: Sequence[Result]) -> str:
-    """One row a policy."""
+    """Return a table with a row for each policy."""
     first = results[0]
     waits = (labelled(name, first.scenario.time_unit) for name in WAITS)
     columns = ["policy", "mean queue", *waits, "in use", "verdict"]
@@ -63,7 +63,7 @@ def html(results: Sequence[Result]) -> str:
 
 
 def by_type(results: Sequence[Result]) -> pl.DataFrame:
-    """A row for each policy and type: mean queue with its interval, and waits."""
+    """Return a row for each policy and type: mean queue with its interval, and waits."""
     import polars as pl
 
     rows = []
@@ -91,7 +91,7 @@ def tail(result: Result) -> tuple[list[float], list[float]]:
 
 
 def plot_result(result: Result) -> Picture:
-    """The queue over time, and how many wait how long."""
+    """Draw the queue over time, and how many jobs wait how long."""
     from slotwise.display.drawing import DrawnSeries, draw_curves, draw_lines, panels  # Matplotlib is slow to load
 
     with panels(2) as (figure, (left, right)):
@@ -106,7 +106,7 @@ def plot_result(result: Result) -> Picture:
 
 
 def plot_comparison(comparison: Comparison) -> Picture:
-    """Mean queues with their intervals, and the tails of the waits."""
+    """Draw mean queues with their intervals, and the tails of the waits."""
     from slotwise.display.drawing import DrawnSeries, Row, draw_dots, draw_lines, panels
 
     results = comparison.results

@@ -86,7 +86,7 @@ def compare(
 
 
 def as_scenario(scenario: str | Path | Scenario, overrides: Overrides = ()) -> Scenario:
-    """A scenario from whatever names it."""
+    """Return a scenario from its path, its shipped name or itself."""
     if isinstance(scenario, Scenario):
         return changed(scenario, overrides) if overrides else scenario
     return load_scenario(scenario, overrides)
@@ -99,7 +99,7 @@ def run_policies(
     on_progress: OnProgress | None = None,
     record_jobs: bool = False,
 ) -> list[Result]:
-    """Every replication of every policy."""
+    """Run every replication of every policy."""
     for choice in choices:  # first, so that a mistake is seen before anything runs
         choice.make()
     columns = columns_of(scenario) if scenario.workload.trace is None else None
@@ -116,8 +116,8 @@ def run_tasks(
     bounds: Sequence[Bound | None] | None = None,
     columns: Columns | None = None,
 ) -> list[Result]:
-    """As many replications of each task as its scenario asks for. `bounds`: lower bounds that are known already. `columns`: what is known of
-    the cluster, if all have the same."""
+    """Run as many replications of each task as its scenario asks for. `bounds`: lower bounds that are known
+    already. `columns`: what is known of the cluster, if all tasks have the same."""
     for task in tasks:
         if task.scenario.quotas:
             raise InputError(

@@ -16,7 +16,7 @@ WORTH_TELLING = 0.01  # a lower bound on the mean queue below this is no news
 
 
 def answer(capacity: Capacity) -> list[str]:
-    """One sentence a line, the most important first."""
+    """Return the answer: one sentence a line, the most important first."""
     lines = [carries(capacity), peak(capacity), bottleneck(capacity)]
     if capacity.region.supportable is not False or capacity.actual is not None:
         lines += [proven(capacity), room(capacity)]
@@ -26,7 +26,7 @@ def answer(capacity: Capacity) -> list[str]:
 
 
 def carries(capacity: Capacity) -> str:
-    """Whether the load can be carried, and by how much it may grow."""
+    """Return whether the load can be carried, and by how much it may grow."""
     region = capacity.region
     if capacity.actual is not None and region.supportable is False:
         return (
@@ -54,7 +54,7 @@ def carries(capacity: Capacity) -> str:
 
 
 def peak(capacity: Capacity) -> str:
-    """Of rates that rise and fall: how high the load gets, and what that means."""
+    """Say, for rates that rise and fall, how high the load gets and what that means."""
     found, unit = capacity.peak, capacity.scenario.time_unit
     if found is None:
         return ""
@@ -72,7 +72,7 @@ def _at(region: Region) -> str:
 
 
 def fills(capacity: Capacity) -> dict[str, float]:
-    """Share of each resource that would be in use if the whole mix grew to the most that can be carried."""
+    """Return the share of each resource that would be in use if the whole mix grew to the most that can be carried."""
     cluster, region = capacity.scenario.cluster, capacity.region
     if not (np.isfinite(region.intensity) and region.intensity > 0):
         return {}
@@ -86,7 +86,7 @@ def fills(capacity: Capacity) -> dict[str, float]:
 
 
 def bottleneck(capacity: Capacity) -> str:
-    """What limits it: a resource, or how the jobs fit together; and who takes it."""
+    """Return what limits the load: a resource, or how the jobs fit together; and which types take most of it."""
     full = fills(capacity)
     if not full:
         return ""
@@ -106,7 +106,7 @@ def bottleneck(capacity: Capacity) -> str:
 
 
 def proven(capacity: Capacity) -> str:
-    """What is proven of the scenario's own policy, and of which others."""
+    """Return what is proven of the scenario's own policy, and of which others."""
     own, *others = capacity.guarantees
     also = [
         one.policy
@@ -136,7 +136,7 @@ def _list(names: list[str]) -> str:
 
 
 def room(capacity: Capacity) -> str:
-    """How many more of one type alone."""
+    """Return how many more jobs of one type alone can be carried."""
     if capacity.region.supportable is not True:
         return ""
     more = []

@@ -66,7 +66,7 @@ NOTHING = Bound(0.0, "none", ("no bound above 0 is known for this load and these
 
 
 def best_lower_bound(scenario: Scenario, rates: Vector, columns: Columns | None = None) -> Bound:
-    """The largest of the bounds that are valid for this scenario at these arrival rates (jobs per unit time)."""
+    """Return the largest of the bounds that are valid for this scenario at these arrival rates (jobs per unit time)."""
     changing = changes_of(scenario)
     if changing:
         return Bound(0.0, "none", (changing,))
@@ -101,7 +101,7 @@ def best_lower_bound(scenario: Scenario, rates: Vector, columns: Columns | None 
 
 
 def pools_of(rates: Vector, columns: Columns) -> list[NDArray[np.bool_]]:
-    """The types that arrive, sorted into pools (one mask each): no server can hold types of two pools."""
+    """Return the types that arrive, sorted into pools (one mask each): no server can hold types of two pools."""
     busy = rates > 0
     left = [(columns.pricings[c].space.counts > 0) & busy for c in columns.classes]
     pools = []
@@ -117,7 +117,7 @@ def pools_of(rates: Vector, columns: Columns) -> list[NDArray[np.bool_]]:
 
 
 def _added(found: list[Bound]) -> Bound:
-    """The bound on the queues of all pools together."""
+    """Return the bound on the queues of all pools together."""
     useful = [bound for bound in found if bound.mean_queue > 0]
     if len(useful) < 2:
         return max(found, key=lambda bound: bound.mean_queue, default=NOTHING)
@@ -129,7 +129,7 @@ def _added(found: list[Bound]) -> Bound:
 
 
 def changes_of(scenario: Scenario) -> str:
-    """Why the cluster is not the same all along, or nothing."""
+    """Return why the cluster changes during a run, or nothing."""
     if any(event.action == "join" for event in scenario.cluster.events):
         return "servers join during the run, so the capacity is not that of the start"
     if any(event.action == "fail" for event in scenario.cluster.events) or any(
@@ -140,7 +140,7 @@ def changes_of(scenario: Scenario) -> str:
 
 
 def markovian(scenario: Scenario, rates: Vector) -> bool:
-    """Whether all that arrives does so as a Poisson process and stays for an exponential time."""
+    """Return whether all jobs arrive as a Poisson process and have exponential service times."""
     busy = np.flatnonzero(rates > 0)
     return all(
         is_poisson(arrival_law(scenario, j)) and is_exponential(service_law(scenario, j)) for j in busy.tolist()
@@ -183,14 +183,14 @@ class WorkloadMoments:
     """shape (J, J)"""
 
     def within(self, pool: NDArray[np.bool_]) -> WorkloadMoments:
-        """Those of the types of a pool alone."""
+        """Return the moments of the types of a pool alone."""
         return WorkloadMoments(
             self.rho * pool, self.means, self.residual * pool, self.requests * np.outer(pool, pool)
         )
 
 
 def workload_moments(scenario: Scenario, rates: Vector) -> WorkloadMoments | None:
-    """The moments, or None where arrivals are not (batch) Poisson or a service time has no second moment."""
+    """Return the moments, or None where arrivals are not (batch) Poisson or a service time has no second moment."""
     means = np.array([job_type.mean_service for job_type in scenario.types])
     second = np.array([second_moment(service_law(scenario, j), float(m)) for j, m in enumerate(means)])
     busy = rates > 0

@@ -49,17 +49,17 @@ class Capacity:
         return answer(self)
 
     def by_type(self) -> pl.DataFrame:
-        """A row for each type: arrivals, load, its share of the bottleneck, and how many more fit alone."""
+        """Return a row for each type: arrivals, load, its share of the bottleneck, and how many more fit alone."""
         from slotwise.theory import showing
 
         return showing.by_type(self)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """`by_type` for pandas."""
+        """Return `by_type` for pandas."""
         return to_pandas(self.by_type())
 
     def plot(self) -> Picture:
-        """How full each resource is, and how full it can be."""
+        """Draw how full each resource is, and how full it can be."""
         from slotwise.theory import showing
 
         return showing.plot(self)
@@ -76,12 +76,12 @@ class Capacity:
         return f"<Capacity of {self.scenario.name}: {self.answer[0]}>"
 
     def holders(self, j: int) -> list[str]:
-        """The server classes that can hold type j: it fits, and they meet its requirements."""
+        """Return the server classes that can hold type j: it fits, and they meet its requirements."""
         classes = zip(self.scenario.cluster.servers, self.region.columns.pricings, strict=True)
         return [server.name for server, pricing in classes if pricing.space.most(j) > 0]
 
     def as_dict(self) -> dict[str, Any]:
-        """For programs: plain values, with null where a number is infinite."""
+        """Return plain values for programs, with null for infinite numbers."""
         names = [job_type.name for job_type in self.scenario.types]
         region = self.region
         return {
@@ -138,7 +138,7 @@ class Capacity:
 
 
 def assess(scenario: Scenario) -> Capacity:
-    """Everything, from one pass over the cluster's configurations."""
+    """Assess everything in one pass over the cluster's configurations."""
     scenario = with_load(scenario)
     columns = columns_of(scenario)
     rates = scaled_rates(scenario, columns)
@@ -156,12 +156,12 @@ def assess(scenario: Scenario) -> Capacity:
 
 
 def capacity(scenario: str | Path | Scenario, overrides: Overrides = ()) -> Capacity:
-    """`assess` for a scenario by whatever names it: a path, a shipped name or a `Scenario`."""
+    """Assess a scenario, given as a path, a shipped name or a `Scenario`."""
     if isinstance(scenario, Scenario):
         return assess(changed(scenario, overrides) if overrides else scenario)
     return assess(load_scenario(scenario, overrides))
 
 
 def finite(value: float) -> float | None:
-    """None for what JSON has no number for."""
+    """Return the value, or None if JSON has no number for it."""
     return float(value) if math.isfinite(value) else None

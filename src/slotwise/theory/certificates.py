@@ -28,7 +28,7 @@ class CertificateError(SlotwiseError):
 def verify_witness(
     rho: Sequence[float] | Vector, spaces: Sequence[Space], counts: Sequence[int], witness: Sequence[Mix]
 ) -> Fraction:
-    """The intensity that the witness proves: with it, rho <= zeta * (what the mix carries)."""
+    """Return the intensity that the witness proves: with it, rho <= zeta * (the load that the mix carries)."""
     load = [Fraction(float(x)) for x in rho]
     carried = [Fraction(0)] * len(load)
     for space, count, mix in zip(spaces, counts, witness, strict=True):
@@ -49,7 +49,7 @@ def verify_witness(
 def verify_separation(
     rho: Sequence[float] | Vector, spaces: Sequence[Space], counts: Sequence[int], prices: Sequence[float] | Vector
 ) -> Fraction | None:
-    """The intensity that the prices prove rho to have at least; None stands for infinite (W = 0 < w.rho).
+    """Return the intensity that the prices prove rho to have at least; None stands for infinite (W = 0 < w.rho).
 
     Above 1 the prices separate rho from the capacity region: no policy whatsoever carries the load.
     """
@@ -84,7 +84,7 @@ def _fits(space: Space, row: Sequence[int]) -> bool:
 
 
 def _most(space: Space, prices: Sequence[int]) -> int:
-    """max {w.k : k fits} in integers, by visiting everything that can be reached by adding jobs one by one."""
+    """Return max {w.k : k fits} in integers, by visiting everything that can be reached by adding jobs one by one."""
     if space.predicate is not None:
         return _most_by_predicate(space, prices)
     assert space.demand is not None

@@ -28,7 +28,7 @@ def _loss(n: int, a: float) -> float:
 
 
 def erlang_b(n: int, a: float) -> float:
-    """The share of arrivals that find all n servers busy and are lost (M/G/n/n)."""
+    """Return the share of arrivals that find all n servers busy and are lost (M/G/n/n)."""
     _check(n, a)
     if a == 0:
         return float(n == 0)
@@ -36,7 +36,7 @@ def erlang_b(n: int, a: float) -> float:
 
 
 def erlang_c(n: int, a: float) -> float:
-    """The share of arrivals that wait (M/M/n); 1 where the load is too much for the servers."""
+    """Return the share of arrivals that wait (M/M/n), or 1 if the load is too much for the servers."""
     _check(n, a)
     if a >= n:
         return 1.0
@@ -45,17 +45,17 @@ def erlang_c(n: int, a: float) -> float:
 
 
 def mean_queue(n: int, a: float) -> float:
-    """E[Q] of M/M/n: mean number waiting; infinite where a >= n."""
+    """Return E[Q] of M/M/n, the mean number of waiting jobs; infinite if a >= n."""
     return erlang_c(n, a) * a / (n - a) if a < n else math.inf
 
 
 def mean_wait(n: int, rate: float, mean_service: float) -> float:
-    """E[wait] of M/M/n."""
+    """Return E[wait] of M/M/n."""
     return mean_queue(n, rate * mean_service) / rate if rate > 0 else 0.0
 
 
 def wait_quantile(n: int, rate: float, mean_service: float, p: float) -> float:
-    """The least t with P(wait <= t) >= p in M/M/n, first come first served."""
+    """Return the least t with P(wait <= t) >= p in M/M/n, first come first served."""
     if not 0 <= p < 1:
         raise InputError(f"is {p}", where="probability of a quantile", remedy="use a number from 0 to less than 1")
     a = rate * mean_service

@@ -59,7 +59,7 @@ class Guarantee:
 
 
 def guarantee(scenario: Scenario, rates: Vector, region: Region, policy: Policy) -> Guarantee:
-    """The verdict on one policy; `rates` and `region` are those of the load (`scaled_rates`, `region_of`)."""
+    """Return the verdict on one policy; `rates` and `region` are those of the load (`scaled_rates`, `region_of`)."""
     if region.supportable is False:
         return _outside(scenario, region, policy)
     here = Case(scenario, rates, region)
@@ -86,14 +86,15 @@ def guarantee(scenario: Scenario, rates: Vector, region: Region, policy: Policy)
 
 
 def _of_shares(scenario: Scenario, policy: Policy) -> tuple[Assumption, ...]:
-    """What a proof needs besides, as tenants have shares."""
+    """Return what a proof needs besides if tenants have shares."""
     if scenario.shares is None or not scenario.shares.tenants:
         return ()
     return policy.claim_with_shares()
 
 
 def guarantees(scenario: Scenario, rates: Vector, region: Region) -> list[Guarantee]:
-    """The scenario's own policy with its options, then every other one with its defaults."""
+    """Return the guarantee of the scenario's own policy with its options, then of every other policy with its
+    defaults."""
     own = scenario.policy.name
     mine = guarantee(scenario, rates, region, make_policy(own, **scenario.policy.options))
     others = [policy for name, policy in POLICIES.items() if name != own]
@@ -178,7 +179,7 @@ def _reach(region: Region, claim: MaxWeight) -> tuple[float, str, list[Assumptio
 
 
 def _intensity_in_subset(region: Region, solvers: list[Solver]) -> float:
-    """The intensity of the load in C^; of a solver without a table, which searches all configurations, C^ is C."""
+    """Return the intensity of the load in C^; of a solver without a table, which searches all configurations, C^ is C."""
     columns = region.columns
     if all(solver.r == 1 for solver in solvers):
         return region.intensity

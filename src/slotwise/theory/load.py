@@ -14,7 +14,8 @@ from slotwise.workloads.laws import effective_rates
 
 
 def with_load(scenario: Scenario) -> Scenario:
-    """The same; a trace's with the types that were made of it, their rates and mean service times as measured."""
+    """Return the scenario. A trace's scenario gets the types that were made of it, with their rates and mean
+    service times as measured."""
     if scenario.workload.trace is None or scenario.types:
         return scenario
     from slotwise.workloads.tracejobs import jobs_from_trace  # with Polars, slow to import
@@ -23,7 +24,7 @@ def with_load(scenario: Scenario) -> Scenario:
 
 
 def actual_load(scenario: Scenario) -> dict[str, float]:
-    """What the jobs of a trace really ask for, on average, as a share of all there is of each resource."""
+    """Return the mean demand of the jobs of a trace, as a share of the cluster's capacity of each resource."""
     from slotwise.workloads.tracejobs import jobs_from_trace
 
     jobs = jobs_from_trace(scenario)
@@ -40,7 +41,7 @@ def actual_load(scenario: Scenario) -> dict[str, float]:
 
 
 def columns_of(scenario: Scenario) -> Columns:
-    """The cluster as the linear program sees it: classes, how many servers each, and what they can hold."""
+    """Return the cluster as the linear program sees it: classes, how many servers each, and what they can hold."""
     if not scenario.types:
         raise InputError(
             "a trace has no rates to take its load from",
@@ -53,7 +54,7 @@ def columns_of(scenario: Scenario) -> Columns:
 
 
 def scaled_rates(scenario: Scenario, columns: Columns | None = None) -> Vector:
-    """lambda_j, arrivals of type j per unit time: as given, or scaled to lie on the boundary of intensity * C."""
+    """Return lambda_j, arrivals of type j per unit time: as given, or scaled to lie on the boundary of intensity * C."""
     rates = effective_rates(scenario)
     if scenario.workload.intensity is None:
         return rates
@@ -71,12 +72,12 @@ def scaled_rates(scenario: Scenario, columns: Columns | None = None) -> Vector:
 
 
 def load_of(scenario: Scenario, columns: Columns | None = None) -> Vector:
-    """rho_j = lambda_j / mu_j, after any scaling to an intensity."""
+    """Return rho_j = lambda_j / mu_j, after any scaling to an intensity."""
     return scaled_rates(scenario, columns) * _means(scenario)
 
 
 def region_of(scenario: Scenario) -> Region:
-    """Where the scenario's load lies in the capacity region of its cluster."""
+    """Return where the scenario's load lies in the capacity region of its cluster."""
     return rates_and_region(scenario)[1]
 
 

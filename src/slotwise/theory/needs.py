@@ -32,7 +32,7 @@ class Case:
 
 
 def check(need: Need, case: Case) -> Assumption:
-    """Whether the case is as the proof needs it."""
+    """Check whether the case is as the proof needs it."""
     return CHECKS[need](case)
 
 

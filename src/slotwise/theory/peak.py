@@ -36,7 +36,7 @@ class Peak:
     """of the jobs that would be in service when most are"""
 
     def as_dict(self) -> dict[str, Any]:
-        """For programs."""
+        """Return plain values for programs."""
         return {
             "period": self.period,
             "intensity": self.rates,
@@ -46,7 +46,7 @@ class Peak:
 
 
 def peak_of(scenario: Scenario, rates: Vector, columns: Columns) -> Peak | None:
-    """None where rates do not change; `rates` are their means."""
+    """Return the peak, or None if rates do not change. `rates` are their means."""
     steps = steps_of(scenario)
     if steps is None or scenario.period is None:
         return None
@@ -67,7 +67,7 @@ def peak_of(scenario: Scenario, rates: Vector, columns: Columns) -> Peak | None:
 
 
 def _intensities(loads: Vector, columns: Columns) -> Vector:
-    """Of each row. Rows that are multiples of one another need one linear program."""
+    """Return the intensity of each row. Rows that are multiples of one another need one linear program."""
     size = loads.sum(axis=1, keepdims=True)
     shape = np.round(loads / np.where(size > 0, size, 1.0), 12)
     kinds, which = np.unique(shape, axis=0, return_inverse=True)

@@ -28,7 +28,7 @@ MARK = {True: "yes", False: "no", None: "not checked"}
 
 
 def render(capacity: Capacity, proofs: bool = False) -> RenderableType:
-    """The answer in a few lines; with `proofs`, all that it rests on."""
+    """Return the answer in a few lines; with `proofs`, all that it rests on."""
     lines: list[RenderableType] = [_title(capacity)]
     for n, sentence in enumerate(answer(capacity)):
         lines.append(Text(sentence, COLOURS[capacity.region.supportable] if n == 0 else ""))
@@ -67,7 +67,7 @@ def _title(capacity: Capacity) -> Text:
 
 
 def _trace(capacity: Capacity) -> list[RenderableType]:
-    """What is different about a trace."""
+    """Return what is different about a trace."""
     if capacity.actual is None:
         return []
     shares = ", ".join(f"{share:.1%} of all {name}" for name, share in capacity.actual.items())
@@ -114,7 +114,7 @@ def _legend(capacity: Capacity) -> Text:
 
 
 def _requirements(capacity: Capacity) -> list[RenderableType]:
-    """Which server classes can hold the types that require something of them."""
+    """Return which server classes can hold the types that require something of them."""
     choosy = [(j, each) for j, each in enumerate(capacity.scenario.types) if each.requires]
     if not choosy:
         return []
@@ -147,7 +147,7 @@ def _witness(capacity: Capacity) -> Table:
 
 
 def _guarantees(found: list[Guarantee]) -> Table:
-    """Policies about which the same is said share a row."""
+    """Return a table in which policies with the same guarantee share a row."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("policy", max_width=30, overflow="fold")
     table.add_column("verdict", overflow="fold")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def by_type(capacity: Capacity) -> pl.DataFrame:
-    """A row for each type: arrivals, load, its share of the bottleneck, and how many more fit alone."""
+    """Return a row for each type: arrivals, load, its share of the bottleneck, and how many more fit alone."""
     import polars as pl
 
     used = capacity.region.prices * capacity.region.rho
@@ -39,7 +39,7 @@ def by_type(capacity: Capacity) -> pl.DataFrame:
 
 
 def html(capacity: Capacity) -> str:
-    """The answer, and the types."""
+    """Return the answer, and the types."""
     rows = [
         [
             row["type"],
@@ -56,7 +56,7 @@ def html(capacity: Capacity) -> str:
 
 
 def plot(capacity: Capacity) -> Picture:
-    """How full each resource is, and how full it can be with this mix of jobs."""
+    """Draw how full each resource is, and how full it can be with this mix of jobs."""
     from slotwise.display.drawing import panels  # Matplotlib is slow to load
 
     full = fills(capacity)

@@ -50,7 +50,7 @@ def _sift_down(heap: F8, size: int) -> None:
 
 @kernel
 def srpt_area(arrival: F8, work: F8, speed: float, start: float, end: float) -> float:
-    """Integral over [start, end] of the number in system under SRPT; arrivals in order of time."""
+    """Return the integral over [start, end] of the number in system under SRPT. Arrivals are in order of time."""
     heap = np.empty(len(arrival))
     size = 0
     now = 0.0
@@ -88,7 +88,7 @@ def srpt_area(arrival: F8, work: F8, speed: float, start: float, end: float) -> 
 
 
 def srpt_mean_queue(arrival: F8, service: F8, price: F8, speed: float, *, end: float, start: float = 0.0) -> float:
-    """A lower bound on the mean number waiting during [start, end], for this very sequence of jobs.
+    """Return a lower bound on the mean number waiting during [start, end], for this very sequence of jobs.
 
     `price` is w of each job; `speed` is W, at least the most that all servers together can hold at those prices.
     """

@@ -56,7 +56,7 @@ class TraceBound:
         self._works = [price * chunk.duration for price in prices]
 
     def of(self, runs: list[Measured]) -> Bound:
-        """A lower bound on the mean over these runs of their mean queues."""
+        """Return a lower bound on the mean over these runs of their mean queues."""
         if self.reason:
             return Bound(0.0, "none", (self.reason,))
         bounds = [
@@ -78,7 +78,7 @@ class TraceBound:
 
 
 def _obstacle(scenario: Scenario, jobs: Jobs) -> str:
-    """Why there is no bound, or nothing."""
+    """Return why there is no bound, or nothing."""
     if any(server.feasible is not None for server in scenario.cluster.servers):
         return "what fits is not a matter of adding up demands"
     if jobs.count is None or jobs.count > MOST_JOBS:

@@ -31,7 +31,7 @@ MOST_POINTS = 1500
 
 @kernel
 def _norms(points: Floats, weight: Floats, covers: Floats, skip: int, out: Floats) -> float:
-    """out[i] = least |c_k| over the covers k != skip that dominate point i, inf where none; returns the cost."""
+    """Write for each point i the least |c_k| over the covers k != skip that dominate it, or inf. Return the cost."""
     n, R = points.shape
     total = 0.0
     for i in range(n):
@@ -55,7 +55,7 @@ def _norms(points: Floats, weight: Floats, covers: Floats, skip: int, out: Float
 
 @kernel
 def _cost_with(points: Floats, weight: Floats, others: Floats, cover: Floats, bound: float) -> float:
-    """The cost when `cover` joins covers that cost `others[i]` a point; given up (inf) at `bound`."""
+    """Return the cost when `cover` joins covers that cost `others[i]` a point; given up (inf) at `bound`."""
     n, R = points.shape
     size = 0.0
     for r in range(R):
@@ -181,7 +181,7 @@ def _mend(points: Floats, weight: Floats, covers: Floats, torn: NDArray[np.int64
 
 
 def _search(points: Floats, weight: Floats, K: int, tries: int, rng: np.random.Generator) -> Floats:
-    """The best set found: from a greedy start and from groups around random seeds, then by mending it."""
+    """Return the best set found: from a greedy start and from groups around random seeds, then by mending it."""
     covers = np.empty((K, points.shape[1]))
     cost = _settle(points, weight, covers, _grow(points, weight, covers))
     trial = np.empty_like(covers)
@@ -202,9 +202,8 @@ def _search(points: Floats, weight: Floats, K: int, tries: int, rng: np.random.G
 
 @kernel
 def _line(points: Floats, weight: Floats, K: int) -> Floats:
-    """One dimension, points ascending: the optimal covers. best[k, j] = least cost of the first j points, k
-    covers.
-    """
+    """Cover points of one dimension, ascending, optimally. best[k, j] = least cost of the first j points with k
+    covers."""
     n = points.shape[0]
     mass = np.zeros(n + 1)
     for i in range(n):
@@ -228,9 +227,8 @@ def _line(points: Floats, weight: Floats, K: int) -> Floats:
 
 
 def _joined(points: Floats, weight: Floats, most: int) -> tuple[Floats, Floats]:
-    """At most `most` points, each the join of near ones: the group with the most waste is split, again and
-    again.
-    """
+    """Return at most `most` points, each the join of near ones: the group with the most waste is split, again and
+    again."""
     groups = [np.arange(len(points))]
     waste = [math.inf]
     while len(groups) < most:
@@ -257,7 +255,7 @@ def _joined(points: Floats, weight: Floats, most: int) -> tuple[Floats, Floats]:
 
 
 def assign(points: Floats, covers: Floats) -> NDArray[np.int64]:
-    """For each point the dominating cover of least sum, -1 where none dominates it."""
+    """Return for each point the dominating cover of least sum, or -1."""
     chosen = np.full(len(points), -1, dtype=np.int64)
     for k in np.argsort(-covers.sum(axis=1), kind="stable"):
         chosen[(points <= covers[k]).all(axis=1)] = k
@@ -265,7 +263,7 @@ def assign(points: Floats, covers: Floats) -> NDArray[np.int64]:
 
 
 def choose_covers(points: Floats, weight: Floats, K: int, *, tries: int = 40, seed: int = 0) -> Floats:
-    """At most K covers of the points (different ones), in the order of descending sum."""
+    """Return at most K different covers of the points, in the order of descending sum."""
     few, mass = _few(points, weight)
     K = min(K, len(few))
     covers = _line(few[:, 0], mass, K)[:, None] if few.shape[1] == 1 else None
@@ -275,7 +273,7 @@ def choose_covers(points: Floats, weight: Floats, K: int, *, tries: int = 40, se
 
 
 def fewest_covers(points: Floats, weight: Floats, waste: float, most: int) -> Floats:
-    """As few covers as waste at most this share of what the points ask for, or `most` of them where that takes more.
+    """Return as few covers as waste at most this share of the points' demands, or `most` covers if that takes more.
 
     One by one, each the best addition, some number K meets it; then the least number up to K that does so when covers
     have moved to their best places is found by halving. In one dimension that is the least of all, in more the least that is found."""
@@ -310,7 +308,8 @@ def fewest_covers(points: Floats, weight: Floats, waste: float, most: int) -> Fl
 
 
 def _few(points: Floats, weight: Floats) -> tuple[Floats, Floats]:
-    """Points to search over, and their weights: in one dimension ascending, else heavy ones first, so that a losing trial is given up early."""
+    """Return the points to search over, and their weights. In one dimension they ascend. Otherwise heavy ones come
+    first, so that a losing trial is given up early."""
     points = np.ascontiguousarray(points, dtype=np.float64)
     weight = np.ascontiguousarray(weight, dtype=np.float64)
     few, mass = (points, weight) if len(points) <= MOST_POINTS else _joined(points, weight, MOST_POINTS)
@@ -319,7 +318,7 @@ def _few(points: Floats, weight: Floats) -> tuple[Floats, Floats]:
 
 
 def _shrunk(points: Floats, covers: Floats) -> Floats:
-    """Different covers in the order of descending sum.
+    """Return different covers in the order of descending sum.
 
     Every cover shrinks to the join of what it got; one that got nothing goes."""
     chosen = assign(points, covers)

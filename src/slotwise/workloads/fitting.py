@@ -21,14 +21,14 @@ TOLERANCE = 1e-9  # of a capacity: a demand such as 0.1 + 0.2 fits a server of 0
 
 
 def fits(demands: NDArray[np.float64], capacities: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """bool[n, K]: whether demand n fits server class k."""
+    """Return for demand n and server class k whether the demand fits: bool[n, K]."""
     return np.asarray((demands[:, None, :] <= capacities[None, :, :] * (1 + TOLERANCE)).all(axis=2))
 
 
 def treat_too_large(
     trace: Trace, capacities: Sequence[Sequence[float]], way: str = "refuse", remedy: str = ""
 ) -> Trace:
-    """`trace` with every job fitting some server; how many did not is told."""
+    """Return `trace` with every job fitting some server. How many did not is reported."""
     if way not in WAYS:
         raise InputError(
             f"{way!r} is no way to treat jobs that fit no server", remedy=f"use one of {', '.join(WAYS)}"
@@ -73,7 +73,7 @@ def split_to_fit(
     demands: NDArray[np.float64],
     capacities: Sequence[Sequence[float]],
 ) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
-    """Types of which each fits some server, where each job does.
+    """Split types so that each fits some server, as each job does.
 
     A type covers its largest job in every resource, so on unlike servers it may fit no server although each of its jobs
     does. Such a type is parted by the smallest server class that each job fits.

@@ -147,10 +147,10 @@ PROFILES = {profile.name: profile for profile in (GOOGLE, AZURE)}
 
 
 def google_like(jobs: int = 320_840, seed: int = 1) -> Trace:
-    """Tasks as on Google's cluster: small, short, in bursts of up to ten thousand."""
+    """Return tasks as on Google's cluster: small, short, in bursts of up to ten thousand."""
     return generate(GOOGLE, jobs, seed)
 
 
 def azure_like(jobs: int = 259_159, seed: int = 1) -> Trace:
-    """Virtual machines as on Azure: few sizes, batches of one tenant, a daily swing, some that stay for days."""
+    """Return virtual machines as on Azure: few sizes, batches of one tenant, a daily swing, some that run for days."""
     return generate(AZURE, jobs, seed)

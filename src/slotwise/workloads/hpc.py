@@ -26,7 +26,7 @@ HOUR, DAY, WEEK = 3600.0, 86_400.0, 604_800.0
 
 
 def hpc_like(jobs: int = 20_000, seed: int = 1, processors: int = PROCESSORS, load: float = LOAD) -> Trace:
-    """So many jobs of a machine with so many processors."""
+    """Return so many jobs of a machine with so many processors."""
     rng = np.random.default_rng(seed)
     burst = np.repeat(np.arange(jobs), np.minimum(rng.geometric(0.5, jobs), 20))[:jobs]
     size = 2.0 ** rng.uniform(0, np.log2(processors), jobs)
@@ -63,7 +63,7 @@ def hpc_like(jobs: int = 20_000, seed: int = 1, processors: int = PROCESSORS, lo
 
 
 def _clock(span: float) -> Callable[[Floats], Floats]:
-    """From shares of all arrivals to seconds."""
+    """Return the function from shares of all arrivals to seconds."""
     hours = np.arange(0.0, span + HOUR, HOUR)
     rate = 1.0 + 0.8 * np.sin(2 * np.pi * (hours % DAY) / DAY - np.pi / 2)
     rate = np.where(hours % WEEK >= 5 * DAY, 0.5 * rate, rate) + 0.05

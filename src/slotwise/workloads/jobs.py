@@ -37,7 +37,7 @@ class Jobs:
     """the time after which all rates are the same again; None if they do not change or the period is not known"""
 
     def listed(self) -> Chunk:
-        """Of a trace: all its jobs, without those that ran before it began."""
+        """Return all jobs of a trace, without those that ran before it began."""
         whole = self.open(SeedSequence(0)).next(max(1, self.count or 1))
         demand = whole.demand if whole.demand is not None else self.sizes.demand[whole.job_type]
         own = slice(self.running, None)
@@ -76,7 +76,7 @@ class _FromLaws:
 
 
 def jobs_from_laws(scenario: Scenario, rates: NDArray[np.float64]) -> Jobs:
-    """The workload of a scenario with rates and laws; `rates` after any scaling to an intensity."""
+    """Return the workload of a scenario with rates and laws; `rates` after any scaling to an intensity."""
     return Jobs(
         types=scenario.types,
         sizes=integers(scenario.cluster, scenario.types),

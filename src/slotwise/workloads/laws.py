@@ -48,27 +48,27 @@ Sampler = Callable[[int], NDArray[np.float64]]
 
 
 def child(seed: SeedSequence, *key: int) -> SeedSequence:
-    """The seed of the stream `key` below `seed`; unlike `seed.spawn`, this depends on no earlier call."""
+    """Return the seed of the stream `key` below `seed`; unlike `seed.spawn`, this depends on no earlier call."""
     return SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, *key), pool_size=seed.pool_size)
 
 
 def generator(seed: SeedSequence, *key: int) -> Generator:
-    """The generator of the stream `key` below `seed`."""
+    """Return the generator of the stream `key` below `seed`."""
     return np.random.default_rng(child(seed, *key))
 
 
 def arrival_law(scenario: Scenario, j: int) -> Law:
-    """The law by which type j arrives: its own, or else the workload's."""
+    """Return the law by which type j arrives: its own, or else the workload's."""
     return scenario.types[j].arrivals or scenario.workload.arrivals
 
 
 def service_law(scenario: Scenario, j: int) -> Law:
-    """The law of the service times of type j: its own, or else the workload's."""
+    """Return the law of the service times of type j: its own, or else the workload's."""
     return scenario.types[j].service or scenario.workload.service
 
 
 def effective_rates(scenario: Scenario) -> NDArray[np.float64]:
-    """lambda_j as the scenario gives them, before scaling to an intensity; with batches, rate * sum_b p_b v_bj."""
+    """Return lambda_j as the scenario gives them, before scaling to an intensity; with batches, rate * sum_b p_b v_bj."""
     arrivals = scenario.workload.arrivals
     if isinstance(arrivals, BatchArrivals):
         probability = np.array([batch.probability for batch in arrivals.batches])
@@ -77,7 +77,7 @@ def effective_rates(scenario: Scenario) -> NDArray[np.float64]:
 
 
 def batch_vectors(scenario: Scenario, arrivals: BatchArrivals) -> NDArray[np.int64]:
-    """v_bj, the jobs of type j in a request with batch b, shape (batches, J)."""
+    """Return v_bj, the jobs of type j in a request with batch b, shape (batches, J)."""
     return np.array(
         [[batch.jobs.get(job_type.name, 0) for job_type in scenario.types] for batch in arrivals.batches],
         dtype=np.int64,
@@ -85,7 +85,7 @@ def batch_vectors(scenario: Scenario, arrivals: BatchArrivals) -> NDArray[np.int
 
 
 def sampler(law: Law, seed: SeedSequence) -> Sampler:
-    """Draws of U, the law scaled to mean one; the sequence depends on the law and the seed only."""
+    """Return draws of U, the law scaled to mean one. The sequence depends on the law and the seed only."""
     rng = generator(seed, 0)
     match law:
         case Poisson() | Exponential():
@@ -131,7 +131,7 @@ def _mean_of_weibull(shape: float) -> float:
 
 
 def scv(law: Law) -> float:
-    """c^2 = Var X / E[X]^2 of a gap or a service time, infinite where the second moment does not exist."""
+    """Return c^2 = Var X / E[X]^2 of a gap or a service time; infinite if the second moment does not exist."""
     match law:
         case Poisson() | Exponential():
             return 1.0
@@ -152,12 +152,12 @@ def scv(law: Law) -> float:
 
 
 def second_moment(law: Law, mean: float) -> float:
-    """E[X^2] = mean^2 (1 + c^2), infinite where it does not exist."""
+    """Return E[X^2] = mean^2 (1 + c^2), infinite where it does not exist."""
     return mean * mean * (1 + scv(law))
 
 
 def is_exponential(law: Law) -> bool:
-    """Whether gaps or service times are exponential, under whatever name."""
+    """Return whether gaps or service times are exponential, under whatever name."""
     match law:
         case Poisson() | Exponential():
             return True
@@ -169,14 +169,14 @@ def is_exponential(law: Law) -> bool:
 
 
 def is_poisson(law: Law) -> bool:
-    """Whether single jobs of a type arrive as a Poisson process, under whatever name."""
+    """Return whether single jobs of a type arrive as a Poisson process, under whatever name."""
     if isinstance(law, MarkovModulated):
         return len(set(law.rates)) == 1
     return is_exponential(law)
 
 
 def is_hyperexponential(law: Law) -> bool:
-    """Whether the service times are those of section 5.1 of the paper: a mixture of exponentials (or just one)."""
+    """Return whether the service times are those of section 5.1 of the paper: a mixture of exponentials (or just one)."""
     return isinstance(law, Hyperexponential) or is_exponential(law)
 
 

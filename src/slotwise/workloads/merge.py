@@ -57,7 +57,7 @@ def play(
     tree: NDArray[np.int64],
     winner: NDArray[np.int64],
 ) -> int:
-    """The loop of `merge`. Its scratch, `tree` and `winner`, comes from Python: compiling how arrays are made would take longer than compiling the loop. `keys` are the
+    """Return the loop of `merge`. Its scratch, `tree` and `winner`, comes from Python: compiling how arrays are made would take longer than compiling the loop. `keys` are the
     bits of the times."""
     rows, leaves = len(position), tree.shape[1]
     head, following, loser, loser_head = tree[0], tree[1], tree[2], tree[3]

@@ -31,7 +31,7 @@ class ArrivalProcess(Protocol):
     """Arrival times without end."""
 
     def next(self, n: int) -> Floats:
-        """The next n arrival times."""
+        """Return the next n arrival times."""
 
 
 class Renewal:
@@ -88,12 +88,12 @@ class Chain:
         self._rate = np.ones(1)
 
     def join(self) -> int:
-        """A new reader's number."""
+        """Return a new reader's number."""
         self._reached.append(0.0)
         return len(self._reached) - 1
 
     def invert(self, reader: int, clock: Floats) -> Floats:
-        """X^-1 of ascending operational times that lie after all that this reader has asked for."""
+        """Return X^-1 of ascending operational times that lie after all that this reader has asked for."""
         if clock[-1] > self._clock[-1]:
             self._forget()
             while clock[-1] > self._clock[-1]:
@@ -143,7 +143,7 @@ class Modulated:
 def processes(
     own: Sequence[Law | None], common: Law, rates: Floats, gaps: Sequence[SeedSequence], shared: SeedSequence
 ) -> list[ArrivalProcess | None]:
-    """The arrival process of each type, None for a rate of 0.
+    """Return the arrival process of each type, None for a rate of 0.
 
     `own[j]` is the law of type j where it has its own. All types under a common Markov-modulated law follow one
     chain, drawn from `shared`; a type with a law of its own has a chain of its own.
@@ -156,7 +156,7 @@ def processes(
 
 
 def _check_pace(law: MarkovModulated, rate: float) -> None:
-    """A chain that never rests would be drawn without end between two arrivals."""
+    """Refuse a chain that never rests: it would be drawn without end between two arrivals."""
     changes = 1.0 / max(rate * float(np.mean(law.sojourns)), 1e-300)
     if changes > MOST_CHANGES:
         raise InputError(

@@ -66,7 +66,7 @@ def _significant(values: Any, digits: int = 4) -> tuple[float, ...]:
 
 
 def _sizes(demands: Floats, room: Floats) -> NDArray[np.int64]:
-    """The paper's size class: the exponent of the largest resource, rounded up to a power of 1/2 of `room`."""
+    """Return the paper's size class: the exponent of the largest resource, rounded up to a power of 1/2 of `room`."""
     _, exponent = np.frexp((demands / room).max(axis=1) * (1 - 1e-12))
     size: NDArray[np.int64] = np.clip(-exponent, 0, 15).astype(np.int64)
     return size
@@ -78,8 +78,8 @@ def _room(trace: Trace) -> Floats:
 
 
 def _group_shapes(trace: Trace, most: int) -> NDArray[np.int64]:
-    """For each job one of about `most` shapes: its own where it is among the most used, else the nearest of those
-    in its size class (of which each keeps at least one)."""
+    """Return for each job one of about `most` shapes: its own if it is among the most used, else the nearest of
+    these in its size class (of which each keeps at least one)."""
     frame = trace.frame.select(DEMAND + name for name in trace.resources).with_columns(s=trace.frame["duration"])
     columns = frame.columns[:-1]
     weight = (pl.len() / len(trace)).sqrt() * (pl.col("s").sum() / frame["s"].sum()).sqrt()
@@ -98,7 +98,7 @@ def _group_shapes(trace: Trace, most: int) -> NDArray[np.int64]:
 
 
 def fit_profile(trace: Trace, name: str, *, shapes: int = 32) -> Profile:
-    """The profile of a trace; without a `batch` column every job is a batch of its own."""
+    """Return the profile of a trace; without a `batch` column every job is a batch of its own."""
     if len(trace) < 1000 or trace.span < 8 * WINDOW:
         raise InputError("is too short to fit a profile to", where=trace.name, remedy="1,000 jobs over 3 hours do")
     of = _group_shapes(trace, shapes)
@@ -147,7 +147,7 @@ def _quantile(u: Floats, levels: tuple[float, ...], values: tuple[float, ...]) -
 
 
 def _batch_sizes(profile: Profile, jobs: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Sizes that sum to `jobs`: a stratified sample of the size law, none above a tenth of the trace."""
+    """Return sizes that sum to `jobs`: a stratified sample of the size law, none above a tenth of the trace."""
     cap = max(1, jobs // 10)
     grid = (np.arange(100_000) + 0.5) / 100_000
     law = np.minimum(np.rint(_quantile(grid, BATCH_LEVELS, profile.batch)), cap)
@@ -166,7 +166,7 @@ def _batch_sizes(profile: Profile, jobs: int, rng: np.random.Generator) -> NDArr
 
 
 def _starts(profile: Profile, n: int, span: float, rng: np.random.Generator) -> Floats:
-    """n moments in [0, span], in order, of a Poisson process with a wandering rate (given that there are n)."""
+    """Draw n moments in [0, span], in order, of a Poisson process with a wandering rate (given that there are n)."""
     step = max(min(60.0, span / 64), span / 1_000_000)
     cells = int(np.ceil(span / step))
     stay = np.exp(-step / profile.rate_memory)
@@ -183,7 +183,7 @@ def _starts(profile: Profile, n: int, span: float, rng: np.random.Generator) -> 
 
 
 def _lay(sizes: NDArray[np.int64], rng: np.random.Generator) -> Floats:
-    """The batches end to end in random order: where each begins."""
+    """Return the batches end to end in random order: where each begins."""
     order = rng.permutation(len(sizes))
     begin = np.empty(len(sizes))
     begin[order] = np.cumsum(sizes[order]) - sizes[order]
@@ -191,7 +191,7 @@ def _lay(sizes: NDArray[np.int64], rng: np.random.Generator) -> Floats:
 
 
 def generate(profile: Profile, jobs: int, seed: int) -> Trace:
-    """`jobs` jobs with the shape of the profile; equal seeds give equal traces."""
+    """Return a trace of `jobs` jobs with the shape of the profile. Equal seeds give equal traces."""
     if jobs < 1:
         raise InputError(f"{jobs} jobs", remedy="ask for 1 or more")
     rng = np.random.default_rng(seed)
@@ -241,7 +241,7 @@ def generate(profile: Profile, jobs: int, seed: int) -> Trace:
 
 
 def closeness(real: Trace, made: Trace) -> dict[str, Any]:
-    """How close `made` comes to `real`: ratios (1 is equal) and the distance of the type mixes (0 is equal).
+    """Return how close `made` comes to `real`: ratios (1 is equal) and the distance of the type mixes (0 is equal).
 
     The mix is over the paper's sizes: the largest resource, rounded up to a power of 1/2 of the largest capacity or
     demand. Its distance is the total variation, the largest difference in the share of any set of types.

@@ -36,7 +36,7 @@ F8 = NDArray[np.float64]
 
 
 def residuals(law: Law, mean: float, ages: F8, rng: Generator) -> F8:
-    """One draw for each age, of a service law with this mean."""
+    """Draw one residual for each age, from a service law with this mean."""
     age, n = np.maximum(ages, 0.0) / mean, len(ages)
     match law:
         case Poisson() | Exponential():

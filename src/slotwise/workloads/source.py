@@ -73,7 +73,7 @@ class JobSource(Protocol):
 
 
 def open_source(scenario: Scenario, rates: Floats, seed: SeedSequence) -> JobSource:
-    """The stream of jobs under the scenario's laws, type j at `rates[j]` per unit time.
+    """Return the stream of jobs under the scenario's laws, type j at `rates[j]` per unit time.
 
     The same seed gives the same stream, however often it is opened. With batch arrivals `rates` must be the
     scenario's own rates (`effective_rates`) times one factor, which then scales the rate of the requests.
@@ -128,7 +128,7 @@ class MergedSource:
             self._refill(row)
 
     def next(self, at_most: int, to_come: int = 0) -> Chunk:
-        """The next `at_most` jobs; none where all rates are 0."""
+        """Return the next `at_most` jobs; none where all rates are 0."""
         _check(at_most)
         time, job_type, duration = np.empty(at_most), np.empty(at_most, dtype=np.int64), np.empty(at_most)
         filled = 0
@@ -219,7 +219,7 @@ class BatchSource:
         self._position = 0
 
     def next(self, at_most: int, to_come: int = 0) -> Chunk:
-        """The next 1 to `at_most` jobs; a chunk may end within a batch."""
+        """Return the next 1 to `at_most` jobs; a chunk may end within a batch."""
         _check(at_most)
         while self._position == len(self._ready):
             self._ready = self._draw(self._block)
@@ -271,7 +271,7 @@ class TraceSource:
         self._position = 0
 
     def next(self, at_most: int, to_come: int = 0) -> Chunk:
-        """The next `at_most` jobs, fewer at the end, then none."""
+        """Return the next `at_most` jobs, fewer at the end, then none."""
         _check(at_most)
         here = slice(self._position, self._position + at_most)
         self._position = min(self._position + at_most, len(self._jobs))

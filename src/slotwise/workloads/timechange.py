@@ -35,7 +35,7 @@ class RateRhythm:
 
     @classmethod
     def of(cls, profile: RateProfile, time_unit: str | None) -> RateRhythm:
-        """From a scenario's words; the mean becomes 1."""
+        """Return the rhythm in a scenario's words, scaled to a mean of 1."""
         period = profile.span(time_unit)
         lengths = np.array(profile.lengths or (1.0,) * len(profile.rates))
         ends = np.cumsum(lengths)
@@ -46,18 +46,18 @@ class RateRhythm:
         return cls(period, start, rate, passed / passed[-1] * period)
 
     def at(self, time: Floats) -> Floats:
-        """m: the rate at some times, as a multiple of the mean."""
+        """Return m, the rate at some times as a multiple of the mean."""
         within = np.mod(time, self.period)
         return np.asarray(self.rate[np.searchsorted(self.start[1:-1], within, side="right")])
 
     def passed(self, time: Floats) -> Floats:
-        """M: what the clock shows."""
+        """Return M, what the clock shows."""
         whole = np.floor(time / self.period)
         within = np.interp(time - whole * self.period, self.start, self.clock)
         return np.asarray(whole * self.period + within)
 
     def when(self, clock: Floats) -> Floats:
-        """M^-1: the first time at which the clock shows as much, but never within a step of rate 0."""
+        """Return M^-1: the first time at which the clock shows as much, but never within a step of rate 0."""
         moving = np.flatnonzero(self.rate > 0)
         whole = np.floor(clock / self.period)
         shown = np.clip(clock - whole * self.period, 0.0, self.period)
@@ -75,12 +75,12 @@ class Changing:
         self._inner, self._rhythm = inner, rhythm
 
     def next(self, n: int) -> Floats:
-        """The next n arrival times."""
+        """Return the next n arrival times."""
         return self._rhythm.when(self._inner.next(n))
 
 
 def rhythms_of(scenario: Scenario) -> list[RateRhythm | None]:
-    """Of each type: its own, or else the workload's; None where its rate stays the same."""
+    """Return the rhythm of each type: its own, or else the workload's, or None if its rate does not change."""
     unit, common = scenario.time_unit, scenario.workload.profile
     found = [job_type.profile or common for job_type in scenario.types]
     made = {id(one): RateRhythm.of(one, unit) for one in found if one is not None}
@@ -90,7 +90,7 @@ def rhythms_of(scenario: Scenario) -> list[RateRhythm | None]:
 def changing(
     arrivals: Sequence[ArrivalProcess | None], rhythms: Sequence[RateRhythm | None]
 ) -> list[ArrivalProcess | None]:
-    """The same processes, each by its rhythm."""
+    """Return the same processes, each by its rhythm."""
     return [
         process if process is None or rhythm is None else Changing(process, rhythm)
         for process, rhythm in zip(arrivals, rhythms, strict=True)
@@ -108,7 +108,7 @@ class RateSteps:
 
 
 def steps_of(scenario: Scenario) -> RateSteps | None:
-    """None where no rate changes."""
+    """Return the steps of all rates, or None if no rate changes."""
     period = scenario.period
     if period is None:
         return None

@@ -57,7 +57,7 @@ class _FromTrace:
         )
 
     def _estimates(self, rows: NDArray[np.int64], left: NDArray[np.float64]) -> NDArray[np.float64] | None:
-        """What is left of the estimates of these jobs, which have so much left to run; then those of all."""
+        """Return what is left of the estimates of these jobs, which have so much left to run; then those of all."""
         if self.estimate is None:
             return None
         rest = np.maximum(self.estimate[rows] - (self.duration[rows] - left), 0.0)
@@ -65,7 +65,7 @@ class _FromTrace:
 
 
 def jobs_from_trace(scenario: Scenario) -> Jobs:
-    """The workload of a scenario that names a trace."""
+    """Return the workload of a scenario that names a trace."""
     trace = open_trace(scenario.workload.trace or "", scenario.run.jobs, scenario.run.seed)
     workload = scenario.workload
     return jobs_of_trace(trace, scenario.cluster, workload.typing, scenario.seconds, warm=workload.start == "warm")
@@ -73,7 +73,7 @@ def jobs_from_trace(scenario: Scenario) -> Jobs:
 
 @lru_cache(maxsize=4)
 def open_trace(name: str, jobs: int | None, seed: int) -> Trace:
-    """A trace from a file, or a generated one: "google-like", "azure-like" or "hpc-like"."""
+    """Return a trace from a file, or a generated one: "google-like", "azure-like" or "hpc-like"."""
     if name in GENERATED:
         return GENERATED[name](jobs or 1_000_000, seed)
     return read_trace(name, columns=["estimate"])
@@ -165,7 +165,7 @@ def _types_of(trace: Trace, typing: TypeMaking, largest: dict[str, float]) -> Ty
 
 
 def _compare_units(trace: Trace, cluster: Cluster) -> None:
-    """Numbers in one unit do not fit servers that are counted in another."""
+    """Refuse demands in one unit beside servers in another."""
     for name, unit in cluster.units.items():
         theirs = trace.meta.units.get(name, UNKNOWN_UNIT)
         if theirs not in (unit, UNKNOWN_UNIT):
@@ -177,7 +177,7 @@ def _compare_units(trace: Trace, cluster: Cluster) -> None:
 
 
 def _capacities(trace: Trace, cluster: Cluster) -> list[list[float]]:
-    """What each class of servers holds, over the trace's resources; none where a class has a rule of its own."""
+    """Return what each class of servers holds, over the trace's resources; none where a class has a rule of its own."""
     if any(server.feasible is not None for server in cluster.servers):
         return []
     times = len(trace.resources) if cluster.resources == ("size",) else 1
@@ -187,14 +187,16 @@ def _capacities(trace: Trace, cluster: Cluster) -> list[list[float]]:
 def _names(
     made: Typing, demand: list[list[Decimal]], trace: Trace, cluster: Cluster, largest: dict[str, float]
 ) -> list[str]:
-    """By size, over the cluster's resources; shares of a server stay what they are where that is what sizes are given in."""
+    """Name the types by size, over the cluster's resources. Shares of a server stay shares if sizes are given as
+    shares."""
     if made.resources == ("size",) and set(largest.values()) == {1.0}:
         return made.names
     return names_by_size(demand, cluster.resources, {**trace.meta.units, **cluster.units})
 
 
 def _check_rounding(types: dict[str, JobType], cluster: Cluster) -> None:
-    """Rounding to shares of the largest server in every resource may ask for more than any one server has."""
+    """Refuse types of which rounding to shares of the largest server in every resource makes more than any one
+    server has."""
     for share, job_type in types.items():
         if job_type.rate and not any(
             all(need <= have for need, have in zip(job_type.demand, server.capacity, strict=True))
@@ -208,7 +210,7 @@ def _check_rounding(types: dict[str, JobType], cluster: Cluster) -> None:
 
 
 def _covers(made: Typing, cluster: Cluster, largest: dict[str, float]) -> list[list[Decimal]]:
-    """The demand of each type over the cluster's resources, as exact decimals."""
+    """Return the demand of each type over the cluster's resources, as exact decimals."""
     if made.resources == ("size",):
         names = cluster.resources if cluster.resources != ("size",) else tuple(largest)[:1]
         # the paper's rounding charges every resource the rounded size, as a share of the largest server
@@ -218,14 +220,14 @@ def _covers(made: Typing, cluster: Cluster, largest: dict[str, float]) -> list[l
 
 
 def _rounded(size: Decimal, largest: float) -> Decimal:
-    """Up, to as many digits as actual demands have: a demand read from a float may have 17 of them."""
+    """Round up to as many digits as actual demands have: a demand read from a float may have 17 of them."""
     return min(size.quantize(Decimal(1).scaleb(-DIGITS), ROUND_CEILING), max(size, Decimal(repr(largest))))
 
 
 def _actual(
     trace: Trace, cluster: Cluster, digits: Sequence[int], cover: NDArray[np.int64], largest: dict[str, float]
 ) -> NDArray[np.int64]:
-    """What each job really asks for, in integers, rounded up but never above its type's demand."""
+    """Return what each job really asks for, in integers, rounded up but never above its type's demand."""
     asked = trace.demands()
     if cluster.resources == ("size",):
         share = asked / np.array([largest[name] for name in trace.resources])

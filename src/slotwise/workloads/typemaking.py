@@ -77,7 +77,7 @@ class Typing:
         return np.bincount(self.type_of, minlength=len(self.names))
 
     def fitting(self, trace: Trace, capacities: Sequence[Sequence[float]]) -> Typing:
-        """These types, those that fit no server parted so that each fits one, where each job does."""
+        """Return these types, with types that fit no server split so that each fits one, as each job does."""
         covers, type_of = split_to_fit(self.demand, self.type_of, trace.demands(), capacities)
         if covers is self.demand:
             return self
@@ -86,7 +86,8 @@ class Typing:
         return replace(_typing(self.method, trace, largest, covers, texts, type_of), limit=self.limit)
 
     def table(self, trace: Trace) -> pl.DataFrame:
-        """Type by type: jobs, share, arrivals a second, mean duration, load (jobs in service at once)."""
+        """Return for each type its jobs, share, arrivals a second, mean duration and load (jobs in service at
+        once)."""
         count = self.counts
         busy = np.bincount(self.type_of, weights=trace.duration, minlength=len(self.names))
         span = trace.span or 1.0
@@ -103,7 +104,7 @@ class Typing:
         )
 
     def dict(self, trace: Trace) -> dict[str, Any]:
-        """Plain JSON of it."""
+        """Return the typing as plain JSON."""
         return {
             "method": self.method,
             "resources": list(self.resources),
@@ -119,7 +120,7 @@ class Typing:
 
 
 def capacity_of(trace: Trace, capacity: Mapping[str, float] | None = None) -> NDArray[np.float64]:
-    """C_r: as given, as the trace's metadata has it, the largest of its servers, or the largest demand."""
+    """Return C_r: as given, as the trace's metadata has it, the largest of its servers, or the largest demand."""
     given = {**trace.meta.capacity, **(capacity or {})}
     largest = trace.demands().max(axis=0, initial=0.0)
     out = np.empty(len(trace.resources))
@@ -132,13 +133,13 @@ def capacity_of(trace: Trace, capacity: Mapping[str, float] | None = None) -> ND
 
 
 def _text(value: float) -> str:
-    """The shortest decimal that is this float, without an exponent."""
+    """Return the shortest decimal that is this float, without an exponent."""
     text = format(Decimal(repr(float(value))), "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _distinct(trace: Trace) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
-    """The different demand vectors (ascending), the job-seconds of each, and which one each job has."""
+    """Return the different demand vectors (ascending), the job-seconds of each, and which one each job has."""
     demands = trace.demands()
     code = np.zeros(len(demands), dtype=np.int64)
     for column in demands.T:  # column by column: far faster than sorting rows
@@ -154,7 +155,7 @@ def _distinct(trace: Trace) -> tuple[NDArray[np.float64], NDArray[np.float64], N
 def make_types(
     trace: Trace, method: str = "waste-bounded", *, capacity: Mapping[str, float] | None = None, **options: Any
 ) -> Typing:
-    """Types for the jobs of `trace`.
+    """Make types for the jobs of `trace`.
 
     The methods and their options: `power-of-two` (least_exponent = 7). `grid` (levels = 8 per resource, or step =
     {resource: size}). `exact` (limit = 10,000 types). `waste-bounded` (types = the most types, tries = 40 or fewer with
@@ -187,7 +188,7 @@ def _typing(
     texts: list[list[str]],
     type_of: NDArray[np.integer],
 ) -> Typing:
-    """Covers over the trace's own resources, with what they waste."""
+    """Make a typing of covers over the trace's own resources, with what they waste."""
     names = names_by_size(covers.tolist(), trace.resources, trace.meta.units)
     waste, reserved, asked = _waste(trace, capacity, covers[type_of])
     return Typing(method, trace.resources, names, covers, texts, type_of.astype(np.int32), waste, reserved, asked)
@@ -212,7 +213,7 @@ def _waste(
 
 
 def power_exponents(size: NDArray[np.float64], least_exponent: int = LEAST_EXPONENT) -> NDArray[np.int32]:
-    """The largest e <= least_exponent with 2^-e >= size, exactly (no logarithms), for sizes up to 1."""
+    """Return the largest e <= least_exponent with 2^-e >= size, exactly (no logarithms), for sizes up to 1."""
     mantissa, exponent = np.frexp(size)  # size = mantissa 2^exponent, 1/2 <= mantissa < 1
     e = np.where(mantissa == 0.5, 1 - exponent, -exponent)
     return np.where(size > 0, np.minimum(e, least_exponent), least_exponent).astype(np.int32)

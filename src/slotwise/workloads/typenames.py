@@ -18,7 +18,7 @@ MOST_FIGURES = 17  # of a float
 def names_by_size(
     demands: Sequence[Sequence[Decimal | float]], resources: Sequence[str], units: Mapping[str, str]
 ) -> list[str]:
-    """One for each type, all different; the same sizes always have the same names."""
+    """Return a name for each type, all different. The same sizes always have the same names."""
     for figures in range(FIGURES, MOST_FIGURES + 1):
         names = [_name(row, resources, units, figures) for row in demands]
         if len(set(names)) == len(names):
@@ -40,7 +40,7 @@ def _name(row: Sequence[Decimal | float], resources: Sequence[str], units: Mappi
 
 
 def _amount(size: float, figures: int) -> str:
-    """Whole numbers as they are, others with so many figures, and no exponent."""
+    """Write whole numbers as they are, other numbers with so many figures, and no exponent."""
     if size == round(size) and size < 1e15:
         return str(round(size))
     return format(Decimal(f"{size:.{figures}g}").normalize(), "f")

@@ -23,7 +23,7 @@ MOST = 10_000_000  # jobs that run when a trace begins
 
 
 def how_many(duration: Floats, length: float) -> int:
-    """n, as a whole number."""
+    """Return n as a whole number."""
     load = float(duration.sum()) / length if length > 0 else np.inf
     if not load <= MOST:
         raise InputError(
@@ -35,7 +35,7 @@ def how_many(duration: Floats, length: float) -> int:
 
 
 def drawn(duration: Floats, job_type: Ints, count: int, rng: Generator) -> tuple[Ints, Floats]:
-    """Which jobs run, and how much longer each of them does."""
+    """Return which jobs run, and how much longer each of them does."""
     order = np.lexsort((duration, job_type))
     passed = np.cumsum(duration[order])
     points = (rng.random() + np.arange(count)) * (passed[-1] / max(count, 1))

@@ -49,7 +49,7 @@ class JobsAtStart(NamedTuple):
 def window_of(
     arrival: Floats, duration: Floats, demand: Floats, running: JobsAtStart | None = None
 ) -> TraceWindow | None:
-    """Of jobs in order of arrival; None where the window has no length."""
+    """Return the window of jobs in order of arrival, or None if it has no length."""
     length = float(arrival[-1] - arrival[0]) if len(arrival) else 0.0
     if length <= 0:
         return None

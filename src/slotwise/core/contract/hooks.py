@@ -29,7 +29,7 @@ _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
 
 
 def nothing(s: st.State, _: int, __: int) -> None:
-    """The hook of a policy that has nothing to do here."""
+    """Do nothing: the hook of a policy that has nothing to do here."""
 
 
 class Hooks(NamedTuple):
@@ -92,7 +92,7 @@ class PlainHook(PythonHook):
 
 
 def as_value(hook: Hook | Dispatcher, *, compiled: bool) -> Any:
-    """The function as drivers take it; `compiled` for hooks that are written for the compiler."""
+    """Return the function as drivers take it; `compiled` for hooks that are written for the compiler."""
     if isinstance(hook, Dispatcher) or (JIT and compiled):
         return _compiled(hook)
     if compiled:
@@ -102,8 +102,8 @@ def as_value(hook: Hook | Dispatcher, *, compiled: bool) -> Any:
 
 @cache
 def _compiled(hook: Hook | Dispatcher) -> Any:
-    """Made once in a process. Only our own are cached on disk: the cache of a user's file would not notice that
-    the state, whose layout is compiled in, has changed."""
+    """Compile the hook, once in a process. Only hooks of the package are cached on disk. The cache of a user's file
+    would not notice a change of the state, whose layout is compiled in."""
     if isinstance(hook, Dispatcher):
         return numba.cfunc(SIGNATURE, error_model="numpy")(_guarded(hook))
     if hook.__module__.startswith("slotwise."):
@@ -112,7 +112,8 @@ def _compiled(hook: Hook | Dispatcher) -> Any:
 
 
 def _guarded(hook: Dispatcher) -> Hook:
-    """An exception cannot leave a compiled hook, and would otherwise be printed and forgotten."""
+    """Wrap a hook in Python so that its exception ends the event. An exception cannot leave a compiled hook;
+    without this it would be printed and forgotten."""
 
     def guarded(s: st.State, a: int, b: int) -> None:
         try:
@@ -135,7 +136,8 @@ _linked: dict[Hook, tuple[Any, int]] = {}
 
 
 def late(hook: Hook) -> int:
-    """The address of a hook for `call_at`; compiled, or loaded from the cache, when it is first asked for."""
+    """Return the address of a hook for `call_at`. The hook is compiled, or loaded from the cache, at the first
+    request."""
     if hook not in _linked:
         if JIT:
             value = as_value(hook, compiled=True)

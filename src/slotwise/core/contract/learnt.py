@@ -30,7 +30,7 @@ class Names(NamedTuple):
 
 
 def read(store: Store, names: Names) -> dict[str, Any]:
-    """What is kept, by name."""
+    """Return what is kept, by name."""
     memory = store.policy.memory
     values: dict[str, Any] = {}
     for scalars, array in (
@@ -71,7 +71,7 @@ def write(store: Store, values: dict[str, Any], names: Names) -> None:
 
 
 def damaged(store: Store, name: str, remedy: str) -> InputError:
-    """What the policy is said to have learnt cannot be."""
+    """Return the error for a policy whose kept values are not possible."""
     return InputError("cannot be read", where=f"situation.learnt.{name} of {store.policy.label}", remedy=remedy)
 
 

@@ -60,31 +60,32 @@ class Memory:
         self.fields: list[Field] = list(extends.fields) if extends else []
 
     def count(self, name: str, *, kept: bool = True, start: int = 0) -> int:
-        """A whole number; returns its place in policy_ints(s)."""
+        """Declare a whole number. Return its place in policy_ints(s)."""
         return self._scalar(self.whole, name, kept, start)
 
     def number(self, name: str, *, kept: bool = True, start: float = 0.0) -> int:
-        """A number; returns its place in policy_floats(s)."""
+        """Declare a number. Return its place in policy_floats(s)."""
         return self._scalar(self.real, name, kept, start)
 
     def block(self, name: str, size: int) -> int:
-        """Room for some numbers that are not kept, quicker to reach than a field; returns the first one's place in policy_floats(s)."""
+        """Declare some numbers that are not kept, quicker to read than a field. Return the place of the first in
+        policy_floats(s)."""
         return self._scalar(self.real, name, False, 0.0, size)
 
     def counts(
         self, name: str, *, per: Per, columns: Columns | None = None, kept: bool = True, start: int = 0
     ) -> int:
-        """Whole numbers; returns the field for int_field(s, field), or int_table where there are columns."""
+        """Declare whole numbers. Return the field for int_field(s, field), or for int_table if it has columns."""
         return self._field(Field(name, False, per, columns, kept, start))
 
     def numbers(
         self, name: str, *, per: Per, columns: Columns | None = None, kept: bool = True, start: float = 0.0
     ) -> int:
-        """Numbers; returns the field for float_field(s, field), or float_table where there are columns."""
+        """Declare numbers. Return the field for float_field(s, field), or for float_table if it has columns."""
         return self._field(Field(name, True, per, columns, kept, start))
 
     def servers(self, name: str, *, per: Per) -> int:
-        """Servers, each as its number plus 1 (0: none); returns the field for int_field(s, field)."""
+        """Declare servers, each as its number plus 1 (0: none). Return the field for int_field(s, field)."""
         return self._field(Field(name, False, per, None, True, 0, names_servers=True))
 
     def _scalar(self, among: list[Scalar], name: str, kept: bool, start: float, size: int = 1) -> int:

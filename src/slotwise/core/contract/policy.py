@@ -144,7 +144,7 @@ class Policy:
         return False
 
     def with_estimates(self) -> Policy:
-        """The policy to be simulated where the jobs of a trace bring estimates: itself, or one that uses them without being asked to."""
+        """Return the policy for jobs with estimates: itself, or one that uses estimates without being asked to."""
         return self
 
     @property
@@ -166,7 +166,7 @@ class Policy:
         """Write options into the state, before any server joins."""
 
     def learnt(self, store: Store, names: learning.Names) -> dict[str, Any]:
-        """What it has learnt, by name: the fields of its memory that are kept."""
+        """Return what the policy has learnt, by name: the fields of its memory that are kept."""
         return learning.read(store, names)
 
     def recall(self, store: Store, values: dict[str, Any], names: learning.Names) -> None:
@@ -174,16 +174,17 @@ class Policy:
         learning.write(store, values, names)
 
     def shifted(self, values: dict[str, Any], by: float) -> dict[str, Any]:
-        """What `learnt` gave, with all times in it moved by so much."""
+        """Return the values of `learnt` with all times in them moved by `by`."""
         return values
 
     def recalled(self, store: Store) -> None:
-        """Everything is there again: work out what follows from it."""
+        """Compute what follows from the state, now that all of it is back."""
 
     # -- theory ---------------------------------------------------------------------------------------------------
 
     def claim(self) -> PolicyClaim:
-        """What is proven of it, with these options. A subclass that decides otherwise must say so anew."""
+        """Return what is proven of the policy with these options. A subclass that decides otherwise must say so
+        anew."""
         return Unknown()
 
     def claim_with_shares(self) -> tuple[Assumption, ...]:
@@ -207,11 +208,11 @@ class Policy:
     # -- explanations ---------------------------------------------------------------------------------------------
 
     def why_waits(self, view: View, i: int) -> Because:
-        """Why job i, which some present server could hold, has not started."""
+        """Return why job i, which some present server could hold, has not started."""
         return view.no_room(i) or Because(Reason.UNDECIDED)
 
     def describe(self, view: View, server: int) -> tuple[Because, ...]:
-        """What a server that takes jobs does, and why."""
+        """Return what a server that takes jobs does, and why."""
         figures = {"holding": view.holding(server)}
         if not view.store.state.keeps_free:
             return (Because(Reason.HOLDS, figures),)
@@ -224,12 +225,12 @@ class Policy:
     # -- its functions --------------------------------------------------------------------------------------------
 
     def hook(self, name: str) -> Any:
-        """One of its functions, as drivers take it."""
+        """Return one of the policy's functions, as drivers take it."""
         function = getattr(self, name) or getattr(self, HOOKS[name])
         return as_value(function, compiled=self.compiled)
 
     def hooks(self, names: Collection[str] = Hooks._fields) -> Hooks:
-        """Those that drivers need. Hooks that are not in `names` do nothing."""
+        """Return the functions that drivers need. Hooks that are not in `names` do nothing."""
         idle = as_value(nothing, compiled=True)
         return Hooks(*(self.hook(name) if name in names else idle for name in Hooks._fields))
 

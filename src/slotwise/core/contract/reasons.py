@@ -74,7 +74,8 @@ class Explanation:
 
 
 def _plain(value: Any, *, zeros: bool) -> Any:
-    """Counts by name as "2 large, 1 small"; with `zeros` also those of which there is none: what is used up is why a job waits."""
+    """Write counts by name as "2 large, 1 small". With `zeros`, name also those of which there is none: what is
+    used up is why a job waits."""
     if isinstance(value, dict):
         if not any(value.values()):
             return "nothing"

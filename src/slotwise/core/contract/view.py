@@ -31,17 +31,17 @@ class View(NamedTuple):
         return np.asarray(self.store.arrays["servers"][:, st.STATUS] == st.PRESENT)
 
     def type_of(self, i: int) -> int:
-        """The type of job i."""
+        """Return the type of job i."""
         return int(self.store.arrays["jobs"][i, st.TYPE])
 
     def demand(self, i: int) -> NDArray[np.int64]:
-        """What job i counts for, in whole units."""
+        """Return the demand of job i in whole units, as the policy counts it."""
         if self.store.state.actual:
             return np.asarray(self.store.arrays["job_demand"][i])
         return np.asarray(self.store.sizes.demand[self.type_of(i)])
 
     def ahead(self, i: int) -> int:
-        """How many wait before job i in its queue."""
+        """Return how many jobs wait before job i in its queue."""
         jobs = self.store.arrays["jobs"]
         ahead, before = 0, int(jobs[i, st.PREVIOUS])
         while before >= 0:
@@ -49,12 +49,12 @@ class View(NamedTuple):
         return ahead
 
     def first_in_line(self) -> int:
-        """The job that came first of all that wait."""
+        """Return the waiting job that came first."""
         waiting = np.flatnonzero(self.store.arrays["jobs"][:, st.SERVER] == st.WAITING)
         return int(waiting[np.argmin(self.store.sequence[waiting])])
 
     def can_hold(self, i: int) -> NDArray[np.bool_]:
-        """Which servers that take jobs could hold job i if they were empty."""
+        """Return which servers that take jobs could hold job i if they were empty."""
         store, rows = self.store, self.store.arrays["servers"]
         classes = store.arrays["most"][:, self.type_of(i)] > 0
         if store.state.actual:  # smaller than its type, it may fit where its type does not
@@ -62,11 +62,12 @@ class View(NamedTuple):
         return np.asarray(self.present & classes[rows[:, st.CLASS]])
 
     def with_room(self, i: int) -> NDArray[np.bool_]:
-        """Which servers could hold job i now, by what is free."""
+        """Return which servers have the free capacity for job i now."""
         return np.asarray(self.can_hold(i) & (self.store.arrays["free"] >= self.demand(i)).all(axis=1))
 
     def no_room(self, i: int) -> Because | None:
-        """Why job i waits if no server has enough free, and which lacks least, in shares of its capacity."""
+        """Return why job i waits if no server has enough free capacity, and which server lacks least, in shares of
+        its capacity."""
         store = self.store
         if not store.state.keeps_free or self.with_room(i).any():
             return None
@@ -78,15 +79,15 @@ class View(NamedTuple):
         return Because(Reason.NO_ROOM, figures | {"nearest": self.server_of[nearest]})
 
     def counts(self, row: NDArray[Any]) -> dict[str, int]:
-        """Numbers of each type, by name."""
+        """Return numbers of each type, by name."""
         return {job_type.name: int(n) for job_type, n in zip(self.types, row, strict=True) if n}
 
     def holding(self, server: int) -> dict[str, int]:
-        """The jobs on the server, by type."""
+        """Return the jobs on the server, by type."""
         return self.counts(self.store.running[server])
 
     def sizes(self, row: NDArray[np.int64]) -> dict[str, float]:
-        """Amounts of each resource, by name."""
+        """Return amounts of each resource, by name."""
         digits = self.store.sizes.digits
         return {
             name: float(size) / 10 ** digits[r]
@@ -94,5 +95,5 @@ class View(NamedTuple):
         }
 
     def free(self, server: int) -> dict[str, float]:
-        """What is free on the server."""
+        """Return the free capacity of the server."""
         return self.sizes(self.store.arrays["free"][server])

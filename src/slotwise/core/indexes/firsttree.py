@@ -76,7 +76,8 @@ def _covers(nodes: NDArray[np.int64], node: int, need: NDArray[np.int64]) -> boo
 
 @kernel
 def _bit_of(s: st.State, need: NDArray[np.int64]) -> int:
-    """The bit of the largest type that the need covers: a server without room for that has none for the need.
+    """Return the bit of the largest type that the need covers. A server without capacity for that type has none for
+    the need.
 
     With requirements only the type itself will do, since others may not run where it may."""
     if s.restricted:
@@ -90,7 +91,7 @@ def _bit_of(s: st.State, need: NDArray[np.int64]) -> int:
 
 @kernel
 def _covered(s: st.State, j: int, need: NDArray[np.int64]) -> bool:
-    """Whether type j has a bit, and the need covers its demand."""
+    """Return whether type j has a bit, and the need covers its demand."""
     for r in range(s.n_resources):
         if st.demand(s)[j, r] > need[r]:
             return False
@@ -116,7 +117,7 @@ def most_without(s: st.State, server: int, most: NDArray[np.int64]) -> None:
 
 @kernel
 def first_fit(s: st.State, need: NDArray[np.int64], start: int) -> int:
-    """The lowest-numbered server from `start` on whose free room covers the need, -1 where there is none."""
+    """Return the lowest-numbered server from `start` on whose free capacity covers the need, or -1."""
     nodes, types, half = tree(s), tree_types(s), s.n_tree
     if start >= half:
         return -1

@@ -34,12 +34,12 @@ MARGIN = 1e-9  # by which a bound on scores must be worse, so that rounding deci
 
 
 def axis_cells(n_resources: int) -> int:
-    """Steps of the grid along each resource (only the first ten resources have more than one)."""
+    """Return the steps of the grid along each resource. Only the first ten resources have more than one."""
     return max(2, int(round(CELLS_PER_CLASS ** (1 / min(n_resources, MAX_AXES)), 6)))
 
 
 def cells_per_class(n_resources: int) -> int:
-    """Cells of the grid of one class."""
+    """Return the number of cells of the grid of one class."""
     return int(axis_cells(n_resources) ** min(n_resources, MAX_AXES))
 
 
@@ -94,7 +94,7 @@ def edges(s: st.State) -> NDArray[np.int64]:
 
 @kernel
 def hashed(s: st.State) -> NDArray[np.int64]:
-    """Open-addressing table of group numbers, -1 where empty; its length is a power of two."""
+    """Return the open-addressing table of group numbers, -1 where empty. Its length is a power of two."""
     return ints(s.at_hash, s.n_slots_hash)
 
 
@@ -136,7 +136,7 @@ def refile(s: st.State, server: int, _: int) -> None:
 
 @kernel
 def update(s: st.State, server: int) -> None:
-    """The server's free room, or whether it takes jobs, has changed: file it anew."""
+    """File the server anew: its free capacity has changed, or whether it takes jobs."""
     if st.chains(s)[server, st.GROUP] >= 0:
         _remove(s, server)
     if _takes_jobs(s, server):
@@ -145,7 +145,8 @@ def update(s: st.State, server: int) -> None:
 
 @kernel
 def _takes_jobs(s: st.State, server: int) -> bool:
-    """Whether the server belongs into the index: not where jobs that another policy packed by what they ask for take more than there is by their types."""
+    """Return whether the server belongs into the index. It does not if its jobs, packed by another policy by their
+    actual demands, take more than there is by their types."""
     row, signs = st.servers(s)[server], np.int64(0)
     for r in range(s.n_resources):
         signs |= st.free(s)[server, r]
@@ -154,7 +155,8 @@ def _takes_jobs(s: st.State, server: int) -> bool:
 
 @kernel
 def _only_server(s: st.State, need: NDArray[np.int64]) -> int:
-    """What `best` finds where there is but one server: that one if it takes jobs and has room, else -1."""
+    """Return what `best` finds if there is one server only: that server if it takes jobs and has the free capacity,
+    else -1."""
     if not _takes_jobs(s, 0) or not st.may_hold(s, st.servers(s)[0, st.CLASS]):
         return -1
     for r in range(s.n_resources):
@@ -165,14 +167,15 @@ def _only_server(s: st.State, need: NDArray[np.int64]) -> int:
 
 @kernel
 def _home(s: st.State, c: int, room: NDArray[np.int64]) -> int:
-    """Where in the table a free vector of class c belongs."""
+    """Return where in the table a free vector of class c belongs."""
     return mixed(c, room) & (s.n_slots_hash - 1)
 
 
 @kernel
 def mixed(c: int, room: NDArray[np.int64]) -> int:
-    """A number of which each part is another for nearly every free vector of class c, also where all are multiples of a power of two. (Products stay
-    below 2^63. A remainder, instead of the last 32 bits, takes as long as all the rest.)"""
+    """Return a hash of a free vector of class c. Each part of it differs for nearly every free vector, also if all
+    are multiples of a power of two. Products stay below 2^63. A remainder, instead of the last 32 bits, takes as
+    long as all the rest."""
     h = np.int64(c) + 1
     for r in range(room.shape[0]):
         h = (h * 1597334677 + room[r]) & 0xFFFFFFFF
@@ -266,7 +269,7 @@ def _new_group(s: st.State, c: int, room: NDArray[np.int64]) -> int:
 
 @kernel
 def _precedes(s: st.State, g: int, room: NDArray[np.int64]) -> bool:
-    """Whether the group's free vector comes before the room, number by number."""
+    """Return whether the group's free vector comes before `room`, number by number."""
     for r in range(s.n_resources):
         if group_free(s)[g, r] != room[r]:
             return bool(group_free(s)[g, r] < room[r])
@@ -319,7 +322,7 @@ def _cell(s: st.State, c: int, room: NDArray[np.int64]) -> int:
 
 @kernel
 def cell_from(s: st.State, c: int, cell: int) -> int:
-    """The first cell of the class that is not empty, from this one on; -1 where there is none."""
+    """Return the first cell of the class that is not empty, from this cell on, or -1."""
     words, row = filled(s)[c], cell >> 5
     if row >= WORDS:
         return -1
@@ -335,14 +338,14 @@ def cell_from(s: st.State, c: int, cell: int) -> int:
 
 @kernel
 def first_group(s: st.State, c: int) -> int:
-    """The first group of the class in the order of searches, -1 where there is none."""
+    """Return the first group of the class in the order of searches, or -1."""
     cell = cell_from(s, c, 0)
     return int(cells(s)[c, cell]) if cell >= 0 else -1
 
 
 @kernel
 def next_group(s: st.State, g: int) -> int:
-    """The group of the same class that comes next, -1 where there is none."""
+    """Return the next group of the same class, or -1."""
     group = groups(s)[g]
     if group[NEXT_IN_CELL] >= 0:
         return int(group[NEXT_IN_CELL])
@@ -352,14 +355,15 @@ def next_group(s: st.State, g: int) -> int:
 
 @kernel
 def first_cell(s: st.State, c: int, need: NDArray[np.int64]) -> int:
-    """Cells with less of the first resource than is needed come before this one."""
+    """Return a cell before which all cells have less of the first resource than is needed."""
     axis = s.n_cell_axis
     return int(need[0] * axis // (st.capacity(s)[c, 0] + 1) * axis ** (min(s.n_resources, MAX_AXES) - 1))
 
 
 @kernel
 def columns(s: st.State, c: int, need: NDArray[np.int64]) -> int:
-    """The cells of a word that may have room for the need: where there are two resources, and a word has all steps of the second."""
+    """Return the cells of a word that may have capacity for the need, if there are two resources and a word has all
+    steps of the second."""
     axis, size = s.n_cell_axis, st.capacity(s)[c]
     if s.n_resources != 2 or axis != 32:
         return -1
@@ -368,7 +372,7 @@ def columns(s: st.State, c: int, need: NDArray[np.int64]) -> int:
 
 @kernel
 def group_from(s: st.State, c: int, cell: int, mask: int) -> int:
-    """The first group of the class in a cell of these columns, from this cell on; -1 where there is none."""
+    """Return the first group of the class in a cell of these columns, from this cell on, or -1."""
     words, row = filled(s)[c], cell >> 5
     if row >= WORDS:
         return -1
@@ -383,7 +387,7 @@ def group_from(s: st.State, c: int, cell: int, mask: int) -> int:
 
 @kernel
 def group_after(s: st.State, g: int, mask: int) -> int:
-    """The group that comes next in such cells, of the same class; -1 where there is none."""
+    """Return the next group of the same class in such cells, or -1."""
     group = groups(s)[g]
     if group[NEXT_IN_CELL] >= 0:
         return int(group[NEXT_IN_CELL])
@@ -392,7 +396,7 @@ def group_after(s: st.State, g: int, mask: int) -> int:
 
 @kernel
 def best(s: st.State, need: NDArray[np.int64]) -> int:
-    """A server of least score whose free room covers the need, -1 where there is none."""
+    """Return a server of least score whose free capacity covers the need, or -1."""
     if s.n_places == 1:
         return _only_server(s, need)
     R, all_groups, rooms = s.n_resources, groups(s), group_free(s)
@@ -444,7 +448,7 @@ def best(s: st.State, need: NDArray[np.int64]) -> int:
 
 @kernel
 def count(s: st.State, need: NDArray[np.int64], k: int) -> int:
-    """How many servers cover the need (k < 0), or number k of them, in the order of searches."""
+    """Return how many servers cover the need (k < 0), or number k of them, in the order of searches."""
     if s.n_places == 1:
         return 1 + _only_server(s, need) if k < 0 else 0
     seen = 0

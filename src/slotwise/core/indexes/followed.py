@@ -45,12 +45,13 @@ class Layout(NamedTuple):
 
 
 def few(tables: list[NDArray[np.int64]]) -> bool:
-    """Whether there are places enough for the candidates of all classes."""
+    """Return whether the sums have places enough for the candidates of all classes."""
     return sum(len(table) + BLOCK for table in tables) <= PLACES
 
 
 def lay_out(tables: list[NDArray[np.int64]]) -> Layout:
-    """For the candidates of each class, all sums 0. What is no candidate never is the best."""
+    """Lay out the sums of the candidates of each class, all 0. The sum of a place without a candidate is never the
+    best."""
     starts, firsts, blocks = [], [], 0
     columns: list[tuple[int, int, int, int]] = []
     rows: list[int] = []
@@ -90,14 +91,14 @@ def first_columns(s: st.State) -> NDArray[np.int64]:
 
 @kernel
 def columns(s: st.State) -> NDArray[np.int64]:
-    """Candidates that have the same number of jobs of a type, JOBS: their sums stand from FROM to TO; or, where they are LISTED, the places of these
-    in `column_rows` do."""
+    """Return rows of JOBS, FROM and TO: candidates with JOBS jobs of a type have their sums from FROM to TO. If
+    LISTED, these places are in `column_rows`."""
     return int_rows(s.at_columns, s.n_columns, 4)
 
 
 @kernel
 def column_rows(s: st.State) -> NDArray[np.uint16]:
-    """The places of candidates in the sums."""
+    """Return the places of candidates in the sums."""
     return tinies(s.at_column_rows, s.n_column_rows)
 
 
@@ -109,12 +110,13 @@ def first_tops(s: st.State) -> NDArray[np.int64]:
 
 @kernel
 def tops(s: st.State) -> NDArray[np.uint16]:
-    """The candidates of the class, counted from its first, with most jobs of a type."""
+    """Return the candidates of a class with most jobs of a type, counted from the class's first candidate."""
     return tinies(s.at_tops, s.n_tops)
 
 
 def follow(s: st.State, server: int, choose: int) -> None:
-    """The most that a candidate of the server's class weighs, into s.listed_best; where it is asked for, such a candidate into choice(s)[0]."""
+    """Write the most that a candidate of the server's class weighs into s.listed_best. On request also write such a
+    candidate into choice(s)[0]."""
     c, width = natural(st.servers(s)[natural(server), st.CLASS]), natural(s.n_block)
     if (
         choose
@@ -130,19 +132,19 @@ def follow(s: st.State, server: int, choose: int) -> None:
         at = s.at_half_sums
         views = halves(at, n * width), half_rows(at, n, width), half_rows(at, n * PARTS, part)
         then = int_rows(s.at_half_followed, s.n_classes, s.n_types)
-        _look(s, server, c, choose, views[0], views[1], views[2], halves(s.at_half_peaks, n), then[c])
+        _follow_sums(s, server, c, choose, views[0], views[1], views[2], halves(s.at_half_peaks, n), then[c])
     else:
         at = s.at_sums
         wide = shorts(at, n * width), short_rows(at, n, width), short_rows(at, n * PARTS, part)
         then = int_rows(s.at_followed, s.n_classes, s.n_types)
-        _look(s, server, c, choose, wide[0], wide[1], wide[2], shorts(s.at_peaks, n), then[c])
+        _follow_sums(s, server, c, choose, wide[0], wide[1], wide[2], shorts(s.at_peaks, n), then[c])
 
 
 @kernel
-def _look(
+def _follow_sums(
     s: st.State, server: int, c: int, choose: int, flat: Any, blocks: Any, parts: Any, peaks: Any, then: Any
 ) -> None:
-    """`follow`, for sums of either kind."""
+    """Do the work of `follow` for sums of either kind."""
     changed = _catch_up(s, c, flat, then)
     first, start = natural(st.classes(s)[c, st.SUMS_START]), natural(st.classes(s)[c, st.TABLE_START])
     end = first + (natural(st.classes(s)[c, st.TABLE_END]) - start + BLOCK - 1) // BLOCK
@@ -180,7 +182,8 @@ def _look(
 
 @kernel
 def _find(s: st.State, flat: Any, parts: Any, first: int, best: Any, pick: int) -> int:
-    """The place of a sum that is the best, with so many such before it from this block on; how many are in each block stands in `tied`."""
+    """Return the place of a best sum: the one with so many best sums before it from this block on. `tied` has the
+    number of best sums of each block."""
     b = 0
     while pick >= st.tied(s)[natural(b)]:
         pick -= st.tied(s)[natural(b)]
@@ -202,7 +205,8 @@ def _find(s: st.State, flat: Any, parts: Any, first: int, best: Any, pick: int) 
 
 @kernel
 def _largest(numbers: Any, row: int) -> Any:
-    """The largest sum of a row. Its length must be no constant: a loop of known length is unrolled, and then takes one number at a time."""
+    """Return the largest sum of a row. The row's length must be no constant: a loop of known length is unrolled,
+    and then takes one number at a time."""
     row = natural(row)
     largest = numbers[row, 0]
     for n in range(numbers.shape[1]):
@@ -212,7 +216,7 @@ def _largest(numbers: Any, row: int) -> Any:
 
 @kernel
 def _largest_of(numbers: Any, first: int, end: int) -> Any:
-    """The largest from one place on, to before another."""
+    """Return the largest sum from the first place on, before the last."""
     largest = numbers[natural(first)]
     for n in range(first, end):
         largest = max(largest, numbers[natural(n)])
@@ -221,7 +225,7 @@ def _largest_of(numbers: Any, first: int, end: int) -> Any:
 
 @kernel
 def _count(numbers: Any, row: int, best: Any) -> int:
-    """How many sums of a row are the best. All is in few bits, so that many are compared at a time."""
+    """Return how many sums of a row are the best. All is in few bits, so that many sums are compared at a time."""
     row, found = natural(row), np.int16(0)
     for n in range(numbers.shape[1]):
         found = np.int16(found + np.int16(numbers[row, n] == best))
@@ -261,8 +265,8 @@ def _catch_up(s: st.State, c: int, flat: Any, then: NDArray[np.int64]) -> bool:
 
 @kernel
 def _take_for_one(s: st.State, server: int, c: int) -> bool:
-    """Where one job waits, and the server is empty, the best are those with most jobs of its type. Most arrivals are such as long as queues are short, and
-    then many tie; but False where the class has none."""
+    """Take a candidate with most jobs of the type if one job waits and the server is empty: these are the best.
+    Most arrivals are such while queues are short, and many candidates tie. Return False if the class has none."""
     j = 0
     while st.queue_length(s)[natural(j)] == 0:
         j += 1
@@ -278,7 +282,8 @@ def _take_for_one(s: st.State, server: int, c: int) -> bool:
 
 @kernel
 def take_one(s: st.State, server: int, n: int) -> None:
-    """One of the n candidates in `tied`, by chance, into choice(s)[0]: one that contains the jobs on the server, where there is such."""
+    """Take one of the n candidates in `tied` at random into choice(s)[0]. Prefer candidates that contain the jobs
+    on the server."""
     ties, chosen, pick = st.tied(s), st.choice(s)[0], 0
     if n > 1:
         if st.servers(s)[server, st.COUNT] > 0:
@@ -298,7 +303,7 @@ def take_one(s: st.State, server: int, n: int) -> None:
 
 @kernel
 def _contains(s: st.State, candidate: int, server: int) -> bool:
-    """Whether the candidate has all jobs that are on the server."""
+    """Return whether the candidate has all jobs that are on the server."""
     on, found, k = st.running(s)[server], 0, natural(candidate)
     for e in range(natural(st.table_ends(s)[k]), natural(st.table_ends(s)[k + 1])):
         found += min(int(on[natural(st.table_types(s)[e])]), int(st.table_counts(s)[e]))

@@ -46,7 +46,7 @@ BY_SHARE, BY_DOT = 0, 1  # scores of `largest`
 
 @kernel
 def covered(size: NDArray[np.int64], room: NDArray[np.int64]) -> bool:
-    """Whether the room has that much of everything."""
+    """Return whether `room` has that much of every resource."""
     for r in range(size.shape[0]):
         if size[r] > room[r]:
             return False
@@ -67,7 +67,7 @@ def first_in_line(s: st.State) -> int:
 
 @kernel
 def oldest(s: st.State, room: NDArray[np.int64], c: int) -> int:
-    """The job that has waited longest of those that fit the room and may run on servers of class c, -1 where there is none."""
+    """Return the oldest waiting job that fits the room and may run on servers of class c, or -1."""
     file_last(s)
     rows, lows, highs, todo = nodes(s), low(s), high(s), stack(s)
     best, n = NONE, _roots_for(s, c)
@@ -85,7 +85,7 @@ def oldest(s: st.State, room: NDArray[np.int64], c: int) -> int:
 
 @kernel
 def largest(s: st.State, room: NDArray[np.int64], c: int, rule: int) -> int:
-    """The job of the largest score of those that fit the room and may run on servers of class c, -1 where there is none.
+    """Return the waiting job of the largest score that fits the room and may run on servers of class c, or -1.
 
     BY_SHARE: the largest share of any resource of the largest servers, then the sum of the shares. BY_DOT: the sum of the products of
     the shares of demand and room, of a server of class c. Of equal ones the oldest."""
@@ -204,14 +204,16 @@ def most_urgent(
 
 @kernel
 def _may_start(s: st.State, node: int, room: NDArray[np.int64], spare: NDArray[np.int64], until: float) -> bool:
-    """Whether some job below the node may fit the room, and end by `until` or take no more than what is to spare; for a leaf, whether its job does."""
+    """Return whether some job below the node may fit the room, and end by `until` or take no more than the spare
+    capacity. For a leaf, return whether its job does."""
     size = low(s)[node]
     return covered(size, room) and (s.now + shortest_time(s)[node] <= until or covered(size, spare))
 
 
 @kernel
 def _urgency(s: st.State, node: int, room: NDArray[np.int64], long: float) -> float:
-    """No job below the node that fits the room has a larger u; for a leaf that fits it is its own."""
+    """Return an upper bound on u of the jobs below the node that fit the room. For a leaf that fits it is the job's
+    own u."""
     share, whole = 0.0, st.largest_capacity(s)
     for r in range(s.n_resources):
         if whole[r] > 0:
@@ -256,7 +258,8 @@ def _oldest_below(s: st.State, node: int) -> int:
 def _score(
     s: st.State, node: int, room: NDArray[np.int64], whole: NDArray[np.int64], rule: int
 ) -> tuple[float, float]:
-    """No job below the node that fits the room has a larger score; for a leaf that fits it is its own."""
+    """Return an upper bound on the score of the jobs below the node that fit the room. For a leaf that fits it is
+    the job's own score."""
     highest, share, total = high(s)[node], 0.0, 0.0
     for r in range(s.n_resources):
         if whole[r] > 0:
@@ -271,7 +274,7 @@ def _score(
 
 @kernel
 def _beats(a: float, b: float, born: int, first: float, second: float, age: int) -> bool:
-    """Whether the score (a, b) of a job that came at `born` is better than another one."""
+    """Return whether the score (a, b) of a job that came at `born` is better than the other score."""
     if a != first:
         return a > first
     if b != second:

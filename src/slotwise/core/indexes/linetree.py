@@ -88,7 +88,7 @@ def shifts(s: st.State) -> NDArray[np.int64]:
 
 @kernel
 def stack(s: st.State) -> NDArray[np.int64]:
-    """Room for a search."""
+    """Return scratch memory for a search."""
     return ints(s.at_line_stack, s.n_line_stack)
 
 
@@ -129,7 +129,7 @@ def oldest_born(s: st.State, never: int) -> int:
 
 @kernel
 def size_of(s: st.State, i: int) -> NDArray[np.int64]:
-    """What job i asks for."""
+    """Return the demand of job i."""
     return st.job_demand(s)[i] if s.actual else st.demand(s)[st.jobs(s)[i, st.TYPE]]
 
 
@@ -140,7 +140,8 @@ def _tie(s: st.State, i: int) -> int:
 
 @kernel
 def _difference(s: st.State, leaf: int, size: NDArray[np.int64], tie: int) -> tuple[int, int, int]:
-    """The highest level at which the leaf's key differs from this one, its axis and its bit; a level of -1 where it does not."""
+    """Return the highest level at which the leaf's key differs from this one, its axis and its bit. If the keys are
+    equal, the level is -1."""
     level, axis, bit = -1, 0, 0
     for r in range(s.n_resources):
         differs = low(s)[leaf, r] ^ size[r]
@@ -159,7 +160,7 @@ def _difference(s: st.State, leaf: int, size: NDArray[np.int64], tie: int) -> tu
 
 @kernel
 def _side(s: st.State, axis: int, bit: int, size: NDArray[np.int64], tie: int) -> int:
-    """LEFT or RIGHT."""
+    """Return LEFT or RIGHT."""
     value = tie if axis == s.n_resources else size[axis]
     return RIGHT if (value >> bit) & 1 else LEFT
 
@@ -238,7 +239,7 @@ def _stand_in(s: st.State, leaf: int, i: int) -> None:
 
 @kernel
 def _unused(s: st.State) -> int:
-    """A row that is not in use: there are twice as many as jobs."""
+    """Return a row that is not in use. There are twice as many rows as jobs."""
     node = s.line_unused
     if node >= 0:
         s.line_unused = nodes(s)[node, UP]
@@ -305,7 +306,7 @@ def _refresh(s: st.State, node: int) -> None:
 
 @kernel
 def _gather(s: st.State, node: int) -> bool:
-    """What a node knows, from its children; returns whether it has changed."""
+    """Compute what a node knows from its children. Return whether it has changed."""
     rows = nodes(s)
     row = rows[node]
     a, b = row[LEFT], row[RIGHT]
@@ -326,7 +327,7 @@ def _gather(s: st.State, node: int) -> bool:
 
 
 def keep(s: st.State, i: int, waits: int) -> None:
-    """What `steps` calls where the policy keeps the line: job i is to be filed (1), or taken out (0)."""
+    """File waiting job i (1) or take it out (0). `steps` calls this if the policy keeps the line."""
     if waits:
         insert(s, i)
     else:

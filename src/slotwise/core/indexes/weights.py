@@ -34,13 +34,13 @@ ROUNDING = 1.0 - 1e-9  # sums of weights that are no whole numbers may be rounde
 
 @kernel
 def scratch_floats(s: st.State) -> NDArray[np.float64]:
-    """Room for the packing kernels, then (the last J) for the weights of a server's own queues."""
+    """Return scratch numbers for the packing kernels. The last J are for the weights of a server's own queues."""
     return floats(s.at_scratch_floats, s.n_scratch_floats + s.n_types)
 
 
 @kernel
 def weights_at(s: st.State, server: int) -> NDArray[np.float64]:
-    """The weights that the server sees: of the common queues, or of its own."""
+    """Return the weights that the server sees: of the common queues, or of its own."""
     if not s.own_queues:
         return st.weight(s)
     own = scratch_floats(s)[s.n_scratch_floats :]
@@ -52,7 +52,7 @@ def weights_at(s: st.State, server: int) -> NDArray[np.float64]:
 
 @kernel
 def weight_of(s: st.State, server: int) -> float:
-    """f(k-tilde, Q) of the server's configuration."""
+    """Return f(k-tilde, Q) of the server's configuration."""
     server = natural(server)
     slots, w = st.configuration(s)[server], weights_at(s, server)
     total = 0.0
@@ -63,8 +63,8 @@ def weight_of(s: st.State, server: int) -> float:
 
 @kernel
 def _weigh(s: st.State, c: int, w: NDArray[np.float64]) -> float:
-    """f(k, Q) of each candidate k of the class into `table_values`; returns the largest. Leaving out the types of which a candidate has none changes
-    no bit of a sum."""
+    """Write f(k, Q) of each candidate k of the class into `table_values`. Return the largest. Leaving out the types
+    of which a candidate has none changes no bit of a sum."""
     first, end = natural(st.classes(s)[c, st.TABLE_START]), natural(st.classes(s)[c, st.TABLE_END])
     values, best = st.table_values(s), -1.0
     if s.n_types <= FEW_COLUMNS:
@@ -90,7 +90,7 @@ def _weigh(s: st.State, c: int, w: NDArray[np.float64]) -> float:
 
 @kernel
 def best_weight(s: st.State, server: int) -> float:
-    """f(k_r, Q): the weight of the (r-)max-weight configuration of the server."""
+    """Return f(k_r, Q), the weight of the (r-)max-weight configuration of the server."""
     server = natural(server)
     c = natural(st.servers(s)[server, st.CLASS])
     w, about = weights_at(s, server), st.classes(s)[c]
@@ -105,15 +105,15 @@ def best_weight(s: st.State, server: int) -> float:
 
 @kernel
 def _is_followed(s: st.State) -> bool:
-    """Whether the weights of listed candidates are kept up to date."""
+    """Return whether the weights of listed candidates are kept up to date."""
     return bool(s.n_waiting < s.follow_limit)
 
 
 @kernel
 def best_above(s: st.State, server: int, mine: float, share: float) -> float:
-    """f(k_r, Q) where share f(k_r, Q) > mine; -1 where it is not."""
+    """Return f(k_r, Q) if share f(k_r, Q) > mine, else -1."""
     c = natural(st.servers(s)[natural(server), st.CLASS])
-    bounded, listed = st.crowd(s)[c] > 0.0, st.classes(s)[c, st.SOLVER] == TABLE
+    bounded, listed = st.most_jobs(s)[c] > 0.0, st.classes(s)[c, st.SOLVER] == TABLE
     lot = (
         0 if listed else _draw(s)
     )  # drawn in any case: what is known of the best must not change what is drawn later
@@ -127,7 +127,7 @@ def best_above(s: st.State, server: int, mine: float, share: float) -> float:
 
 @kernel
 def _is_enough(s: st.State, c: int, mine: float, share: float) -> bool:
-    """Whether the bound says that share f(k, Q) <= mine for every configuration k of class c."""
+    """Return whether the bound says that share f(k, Q) <= mine for every configuration k of class c."""
     known, w, fit = st.watch(s)[c], st.weight(s), st.most(s)[c]
     if known[0] < 0.0:
         return False
@@ -140,12 +140,12 @@ def _is_enough(s: st.State, c: int, mine: float, share: float) -> bool:
         if more > 0.0:
             total += more * fit[j]
             highest = max(highest, more)
-    return min(total, highest * st.crowd(s)[c]) <= spare
+    return min(total, highest * st.most_jobs(s)[c]) <= spare
 
 
 @kernel
 def _note_best(s: st.State, c: int, best: float) -> None:
-    """B(W) is at most this now; a kernel that may miss the best says by how much."""
+    """Note that B(W) is at most this now. A kernel that may miss the best says by how much."""
     known, w = st.watch(s)[c], st.weight(s)
     known[0] = best / st.near(s)[c]
     for j in range(s.n_types):
@@ -169,7 +169,7 @@ def best_configuration(s: st.State, server: int) -> float:
 
 @kernel
 def _search(s: st.State, server: int, c: int, lot: int) -> float:
-    """A configuration of most weight into choice(s)[0]; returns its weight."""
+    """Write a configuration of most weight into choice(s)[0]. Return its weight."""
     _shuffle(s, lot)
     _whole_server(s, c)
     return _solve(s, server, 0)
@@ -177,7 +177,7 @@ def _search(s: st.State, server: int, c: int, lot: int) -> float:
 
 @kernel
 def holds_within(s: st.State, server: int, slots: NDArray[np.int64]) -> bool:
-    """Whether the jobs on the server are a subset of the slots."""
+    """Return whether the jobs on the server are a subset of the slots."""
     on = st.running(s)[server]
     for j in range(s.n_types):
         if on[j] > slots[j]:
@@ -201,13 +201,14 @@ def _from_table(s: st.State, c: int, w: NDArray[np.float64], server: int) -> flo
 
 @kernel
 def _draw(s: st.State) -> int:
-    """A lot for `_shuffle`."""
+    """Draw a lot for `_shuffle`."""
     return chance.word(s) if s.random_ties else 0
 
 
 @kernel
 def _shuffle(s: st.State, lot: int) -> None:
-    """A permutation of the types to break ties by, from the lot alone: n -> a n + b modulo a power of two, a odd, without what is no type."""
+    """Write the permutation of the types by which ties are broken. It depends on the lot alone: n -> a n + b modulo
+    a power of two, a odd, without numbers that are no type."""
     if s.random_ties:
         permutation, J, size = st.order(s)[1], natural(s.n_types), 1
         while size < J:
@@ -236,7 +237,7 @@ def _solve(s: st.State, server: int, place: int) -> float:
 
 
 def run_solver(s: st.State, server: int, place: int) -> None:
-    """The late part of `_solve`: the packing kernel of the server's class."""
+    """Run the packing kernel of the server's class: the late part of `_solve`."""
     c = st.servers(s)[server, st.CLASS]
     about = st.classes(s)[c]
     params_f = floats(s.at_params_floats, s.n_params_floats)[about[st.FLOATS_START] : about[st.FLOATS_END]]
@@ -260,7 +261,7 @@ def run_solver(s: st.State, server: int, place: int) -> None:
 
 @kernel
 def _prefer_holding(s: st.State, server: int, best: float) -> None:
-    """Where a configuration that contains the server's jobs weighs as much as choice(s)[0], take it."""
+    """Replace choice(s)[0] by a configuration that contains the server's jobs, if one weighs as much."""
     if st.servers(s)[server, st.COUNT] == 0 or holds_within(s, server, st.choice(s)[0]):
         return
     on, other = st.running(s)[server], st.choice(s)[1]
@@ -271,14 +272,15 @@ def _prefer_holding(s: st.State, server: int, best: float) -> None:
 
 @kernel
 def may_hold(s: st.State, server: int, enough: float) -> bool:
-    """Whether a configuration of this weight or more may contain the jobs on the server; True where that is not looked into (enough < 0)."""
+    """Return whether a configuration of this weight or more may contain the jobs on the server. If enough < 0,
+    return True without a search."""
     return enough < 0.0 or _fill_up(s, server, enough) >= enough
 
 
 @kernel
 def _fill_up(s: st.State, server: int, enough: float) -> float:
-    """The most weight of a configuration with the jobs on the server, what is beside them in choice(s)[1]; or less than `enough` where a bound says
-    that it is."""
+    """Return the most weight of a configuration that contains the jobs on the server, and write the rest of it into
+    choice(s)[1]. If a bound says that it is less than `enough`, return the bound."""
     c, w = natural(st.servers(s)[server, st.CLASS]), weights_at(s, server)
     on, rest = st.running(s)[server], st.need(s)
     held = 0.0
@@ -320,7 +322,8 @@ def _most_beside(s: st.State, c: int, w: NDArray[np.float64], rest: NDArray[np.i
 
 @kernel
 def best_filling(s: st.State, server: int, room: NDArray[np.int64]) -> float:
-    """The max-weight filling of some room on the server, into choice(s)[0]; needs a solver that is not a table."""
+    """Write the max-weight filling of `room` on the server into choice(s)[0]. Return its weight. The solver must
+    not be a table."""
     _shuffle(s, _draw(s))
     for r in range(s.n_resources):
         st.need(s)[r] = room[r]

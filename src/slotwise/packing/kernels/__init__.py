@@ -15,7 +15,7 @@ from slotwise.packing.kernels.dp import dp
 from slotwise.packing.kernels.fill import F8, I8, greedy_fill
 from slotwise.packing.kernels.fptas import fptas
 from slotwise.packing.kernels.search import branch_and_bound
-from slotwise.packing.kernels.table import table_best, table_best_weight
+from slotwise.packing.kernels.table import table_best
 
 TABLE, DP, GREEDY_FILL, FPTAS, BRANCH_AND_BOUND = 0, 1, 2, 3, 4  # the kinds of solvers
 
@@ -33,7 +33,7 @@ def solve(
     params_i: I8,
     out: I8,
 ) -> float:
-    """The solver of that kind (any but TABLE, which is `table_best`)."""
+    """Run the solver of this kind (any but TABLE, which is `table_best`). Return the weight found."""
     if kind == DP:
         return dp(weights, demand, capacity, order, scratch_f, scratch_i, params_f, params_i, out)
     if kind == FPTAS:
@@ -55,5 +55,4 @@ __all__ = [
     "greedy_fill",
     "solve",
     "table_best",
-    "table_best_weight",
 ]

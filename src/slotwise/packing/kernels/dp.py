@@ -36,8 +36,12 @@ def dp(
     params_i: I8,
     out: I8,
 ) -> float:
-    """params_i after the J types: g_n for each resource, then w_jn / g_n for each type and resource, so that no call divides for each. Rounded up: g is the
-    gcd of the types that fit the whole server, a larger one must stay too large. Scratch: one float a cell, two with one resource; one integer a cell, J + 3 R more."""
+    """Find the best configuration by dynamic programming over the cells of the grid of capacities.
+
+    params_i after the J types: g_n for each resource, then w_jn / g_n for each type and resource, so that no call
+    divides for each. These are rounded up: g is the gcd of the types that fit the whole server, and a larger type
+    must stay too large. Scratch: one float a cell, two with one resource; one integer a cell, J + 3 R more.
+    """
     J, R = demand.shape
     steps = scratch_i[:R]
     stride = scratch_i[R : 2 * R]
@@ -69,7 +73,20 @@ def dp(
         _go_back(weights, offset, best, order, cells - 1, out)
         return total(weights, out)
 
-    for cell in range(cells):
+    _fill_grid(weights, order, size, offset, steps, at, best[:cells], choice)
+    cell = cells - 1
+    while choice[cell] >= 0:
+        j = choice[cell]
+        out[j] += 1
+        cell -= offset[j]
+    return total(weights, out)
+
+
+@kernel
+def _fill_grid(weights: F8, order: I8, size: I8, offset: I8, steps: I8, at: I8, best: F8, choice: I8) -> None:
+    """Write the best weight of each cell into `best`, and the type that it takes last, or -1, into `choice`."""
+    J, R = len(order), len(steps)
+    for cell in range(len(best)):
         best[cell] = 0.0
         choice[cell] = -1
         for i in range(J):
@@ -92,17 +109,10 @@ def dp(
                 break
             at[n] = 0
 
-    cell = cells - 1
-    while choice[cell] >= 0:
-        j = choice[cell]
-        out[j] += 1
-        cell -= offset[j]
-    return total(weights, out)
-
 
 @kernel
 def _fill_line(weights: F8, offset: I8, best: F8, most: F8) -> None:
-    """G[u] into `best`, and v_k into `most`."""
+    """Write G[u] into `best`, and v_k into `most`."""
     smallest = cells = natural(len(best))
     for cell in range(cells):
         best[cell] = most[cell] = -math.inf
@@ -122,7 +132,7 @@ def _fill_line(weights: F8, offset: I8, best: F8, most: F8) -> None:
 
 @kernel
 def _go_back(weights: F8, offset: I8, best: F8, order: I8, cell: int, out: I8) -> None:
-    """From a cell on: the earliest type that attains G[u], and the next."""
+    """Walk back from a cell: take the earliest type that attains G[u], and the next."""
     i = 0
     while i < len(order):
         j = order[i]

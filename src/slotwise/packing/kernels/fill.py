@@ -18,7 +18,7 @@ F8 = NDArray[np.float64]
 
 @kernel
 def total(weights: F8, configuration: I8) -> float:
-    """f(k, Q) = sum_j k_j Q_j, added in the order of the types (so that equal runs give equal bits)."""
+    """Return f(k, Q) = sum_j k_j Q_j, added in the order of the types (so that equal runs give equal bits)."""
     weight = 0.0
     for j in range(len(configuration)):
         if configuration[j] > 0:
@@ -28,7 +28,7 @@ def total(weights: F8, configuration: I8) -> float:
 
 @kernel
 def covers(free: I8, demand: I8, j: int) -> bool:
-    """Whether one type-j job fits into `free`."""
+    """Return whether one type-j job fits into `free`."""
     for n in range(len(free)):
         if demand[j, n] > free[n]:
             return False
@@ -37,7 +37,7 @@ def covers(free: I8, demand: I8, j: int) -> bool:
 
 @kernel
 def covers_all(free: I8, sizes: I8) -> bool:
-    """Whether there is so much free of each resource."""
+    """Return whether `free` has so much of each resource."""
     for n in range(len(free)):
         if sizes[n] > free[n]:
             return False
@@ -46,7 +46,7 @@ def covers_all(free: I8, sizes: I8) -> bool:
 
 @kernel
 def fits(demand: I8, free: I8, j: int) -> int:
-    """How many type-j jobs fit into `free`."""
+    """Return how many type-j jobs fit into `free`."""
     if not covers(free, demand, j):
         return 0  # most often, and without a division
     most = -1
@@ -107,7 +107,7 @@ def greedy_fill(
     params_i: I8,
     out: I8,
 ) -> float:
-    """Lemma 2 with filling. Scratch: J floats, J + R integers."""
+    """Fill by Lemma 2. Scratch: J floats, J + R integers."""
     J, R = demand.shape
     free = scratch_i[J : J + R]
     for n in range(R):

@@ -29,7 +29,10 @@ def fptas(
     params_i: I8,
     out: I8,
 ) -> float:
-    """params_f: eps. Scratch: J floats; 2 C + 2 J + 1 integers, C = `cells(eps)`."""
+    """Find a configuration of at least (1 - eps) of the best weight.
+
+    params_f: eps. Scratch: J floats; 2 C + 2 J + 1 integers, C = `cells(eps)`.
+    """
     J = demand.shape[0]
     room = capacity[0]
     bound = 0.0
@@ -45,38 +48,12 @@ def fptas(
     choice = scratch_i[2 * J + 1 + half : 2 * J + 1 + 2 * half]
     free[0] = room
     if bound > 0.0:
-        threshold = params_f[0] / 2.0 * bound
         units = 4.0 / (params_f[0] * params_f[0])  # B / K
-        light = -1
-        for i in range(J):
-            j = order[i]
-            rounded[j] = 0
-            if params_i[j] == 0 or weights[j] <= 0.0 or demand[j, 0] > room:
-                continue
-            if weights[j] > threshold:
-                rounded[j] = int(weights[j] / bound * units)
-            elif light < 0 or weights[j] / demand[j, 0] > weights[light] / demand[light, 0]:
-                light = j
+        light = _round_weights(
+            weights, demand, room, order, params_i, params_f[0] / 2.0 * bound, bound, units, rounded
+        )
         top = min(half - 1, int(2.0 * units) + 1)
-        best_q = 0
-        best = -1.0
-        for q in range(top + 1):
-            least[q] = 0 if q == 0 else NEVER
-            choice[q] = -1
-            for i in range(J):
-                j = order[i]
-                if 0 < rounded[j] <= q and least[q - rounded[j]] <= room - demand[j, 0]:
-                    size = least[q - rounded[j]] + demand[j, 0]
-                    if size < least[q]:
-                        least[q] = size
-                        choice[q] = j
-            if least[q] <= room:
-                weight = q / units * bound
-                if light >= 0:
-                    weight += weights[light] * ((room - least[q]) // demand[light, 0])
-                if weight > best:
-                    best = weight
-                    best_q = q
+        best_q = _best_multiple(weights, demand, room, order, rounded, light, top, bound, units, least, choice)
         while choice[best_q] >= 0:
             j = choice[best_q]
             out[j] += 1
@@ -91,6 +68,71 @@ def fptas(
 
 
 @kernel
+def _round_weights(
+    weights: F8,
+    demand: I8,
+    room: int,
+    order: I8,
+    fitting: I8,
+    threshold: float,
+    bound: float,
+    units: float,
+    rounded: I8,
+) -> int:
+    """Write each heavy type's weight in multiples of K, 0 for other types. Return the light type with the most weight
+    per size, or -1."""
+    light = -1
+    for i in range(len(order)):
+        j = order[i]
+        rounded[j] = 0
+        if fitting[j] == 0 or weights[j] <= 0.0 or demand[j, 0] > room:
+            continue
+        if weights[j] > threshold:
+            rounded[j] = int(weights[j] / bound * units)
+        elif light < 0 or weights[j] / demand[j, 0] > weights[light] / demand[light, 0]:
+            light = j
+    return light
+
+
+@kernel
+def _best_multiple(
+    weights: F8,
+    demand: I8,
+    room: int,
+    order: I8,
+    rounded: I8,
+    light: int,
+    top: int,
+    bound: float,
+    units: float,
+    least: I8,
+    choice: I8,
+) -> int:
+    """Write `least`, and the type that each multiple takes last, or -1, into `choice`. Return the multiple that, with
+    the light type beside it, weighs most."""
+    best_q = 0
+    best = -1.0
+    for q in range(top + 1):
+        least[q] = 0 if q == 0 else NEVER
+        choice[q] = -1
+        for i in range(len(order)):
+            j = order[i]
+            if 0 < rounded[j] <= q and least[q - rounded[j]] <= room - demand[j, 0]:
+                size = least[q - rounded[j]] + demand[j, 0]
+                if size < least[q]:
+                    least[q] = size
+                    choice[q] = j
+        if least[q] <= room:
+            weight = q / units * bound
+            if light >= 0:
+                weight += weights[light] * ((room - least[q]) // demand[light, 0])
+            if weight > best:
+                best = weight
+                best_q = q
+    return best_q
+
+
+@kernel
 def cells(epsilon: float) -> int:
-    """The multiples of K that `fptas` may need: 2 B / K, with a margin for rounding."""
+    """Return the multiples of K that `fptas` may need: 2 B / K, with a margin for rounding."""
     return int(8.0 / (epsilon * epsilon)) + 4

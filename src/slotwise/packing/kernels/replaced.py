@@ -19,14 +19,15 @@ from slotwise.packing.kernels.fill import F8, I8
 
 @kernel
 def _beats(one: float, other: float, less: int) -> int:
-    """Whether a type of weight `one` replaces one of weight `other`, where it asks for no more (less = 0: for the same)."""
+    """Return whether a type of weight `one` replaces a type of weight `other` whose demand is no smaller (less = 0:
+    equal)."""
     return int(one > other) | (int(one == other) & less)
 
 
 @kernel
 def _count(weights: F8, may: I8, smaller: I8, each: int, j: int) -> int:
-    """beaten_j. An entry 2 i + 1 of a list is a type i that asks for less than j in some resource. An entry 2 i is a
-    type that asks for the same in all, such as j itself, which fills up the list."""
+    """Count beaten_j. An entry 2 i + 1 of a list is a type i that requests less than j of some resource. An entry 2
+    i is a type with the same demand, such as j itself, which fills up the list."""
     mine, found = weights[j], 0
     for e in range(each):
         entry = smaller[natural(j * each + e)]
@@ -38,8 +39,9 @@ def _count(weights: F8, may: I8, smaller: I8, each: int, j: int) -> int:
 def unbeaten(
     weights: F8, order: I8, may: I8, smaller: I8, larger_ends: I8, larger: I8, seen: F8, beaten: I8, types: I8
 ) -> int:
-    """The types that a search needs, in this order; returns how many. `seen` are the weights for which `beaten` was counted, and beaten[J] says
-    whether it was. larger[larger_ends[j] : larger_ends[j + 1]] are the types in whose lists j is, as 2 k + 1 or 2 k in the same way."""
+    """Write the types that a search needs, in this order. Return how many. `seen` are the weights for which
+    `beaten` was counted, and beaten[J] says whether it was. larger[larger_ends[j] : larger_ends[j + 1]] are the
+    types in whose lists j is, as 2 k + 1 or 2 k in the same way."""
     J = len(order)
     each, changed = len(smaller) // J, 0
     for j in range(J):  # here and below: without an unpredictable branch

@@ -22,7 +22,7 @@ ROUNDING = 1e-12  # relative; bounds are raised by it, so that rounding never cu
 
 @kernel
 def prices(weights: F8, demand: I8, capacity: I8, types: I8, m: int, tableau: F8, labels: I8, price: F8) -> None:
-    """Dual prices of max {w x : D x <= c, x >= 0} over types[:m], by the simplex method."""
+    """Compute dual prices of max {w x : D x <= c, x >= 0} over types[:m] by the simplex method."""
     R = len(capacity)
     width = m + 1
     for n in range(R):
@@ -139,7 +139,7 @@ def _start(m: int, types: I8, weight: F8, size: I8, free: I8, out: I8) -> float:
 
 @kernel
 def _times(size: I8, i: int, free: I8) -> int:
-    """How many of the i-th of the types fit into `free`."""
+    """Return how many of the i-th of the types fit into `free`."""
     R, most = len(free), -1
     for n in range(R):
         if size[i * R + n] > free[n]:
@@ -174,7 +174,7 @@ def _worth_trying(m: int, types: I8, capacity: I8, price: F8, best: float, value
 
 
 @kernel
-def _fill_with_nothing(demand: I8, free: I8, order: I8, may: I8, smallest: I8, out: I8) -> None:
+def _fill_with_weightless(demand: I8, free: I8, order: I8, may: I8, smallest: I8, out: I8) -> None:
     """Add jobs that weigh nothing, in this order, until no more fit."""
     R = len(free)
     for n in range(len(order)):
@@ -189,6 +189,71 @@ def _fill_with_nothing(demand: I8, free: I8, order: I8, may: I8, smallest: I8, o
 
 
 @kernel
+def _that_fit(weights: F8, demand: I8, capacity: I8, types: I8, m: int) -> tuple[int, float]:
+    """Keep the types that fit. Return how many, and by how much a better weight must exceed the best so far."""
+    kept, step = 0, 1.0 - 1e-9  # weights that are whole numbers rise by 1 at least
+    for i in range(m):
+        j = types[i]
+        if covers(capacity, demand, j):
+            types[kept] = j
+            kept += 1
+            if weights[j] != np.floor(weights[j]):
+                step = 0.0
+    return kept, step
+
+
+@kernel
+def _rounded_down(weights: F8, demand: I8, types: I8, m: int, tableau: F8, labels: I8, free: I8, out: I8) -> float:
+    """Take the linear program's solution over types[:m], rounded down. Return its weight."""
+    R, found = len(free), 0.0
+    for n in range(R):
+        if labels[m + n] < m:
+            j = types[labels[m + n]]
+            out[j] = min(fits(demand, free, j), int(tableau[n * (m + 1) + m] + 1e-9))
+            found += out[j] * weights[j]
+            for h in range(R):
+                free[h] -= out[j] * demand[j, h]
+    return found
+
+
+@kernel
+def _bound_rests(m: int, capacity: I8, weight: F8, size: I8, density: F8, least: I8, heaviest: F8) -> None:
+    """Write, over types[i:] for each i, the most weight per unit of each resource, the least demand and the heaviest weight."""
+    R = len(capacity)
+    for n in range(R):
+        density[m * R + n] = 0.0
+        least[m * R + n] = capacity[n] + 1
+    heaviest[m] = 0.0
+    for i in range(m - 1, -1, -1):
+        heaviest[i] = max(heaviest[i + 1], weight[i])
+        for n in range(R):
+            one = size[i * R + n]
+            least[i * R + n] = min(least[(i + 1) * R + n], one)
+            here = weight[i] / one if one > 0 else np.inf
+            density[i * R + n] = max(density[(i + 1) * R + n], here)
+
+
+@kernel
+def _sort_by_weight(m: int, weight: F8, heavy: I8) -> None:
+    """Write the numbers 0 to m - 1, heaviest first."""
+    for i in range(m):
+        h = i
+        while h > 0 and weight[heavy[h - 1]] < weight[i]:
+            heavy[h] = heavy[h - 1]
+            h -= 1
+        heavy[h] = i
+
+
+@kernel
+def _write_out(types: I8, chosen: I8, count: I8, depth: int, out: I8) -> None:
+    """Write the configuration of a node."""
+    for j in range(len(out)):
+        out[j] = 0
+    for d in range(depth):
+        out[types[chosen[d]]] = count[d]
+
+
+@kernel
 def branch_and_bound(
     weights: F8,
     demand: I8,
@@ -200,10 +265,12 @@ def branch_and_bound(
     params_i: I8,
     out: I8,
 ) -> float:
-    """params_f: eps, then J numbers. params_i after the J types: the most nodes (0: no limit), beyond which the weight
-    returned is -1; the least demand of any type in each resource; the length of each type's list. Then come `smaller`,
-    `larger_ends`, `larger` and the J + 1 numbers `beaten` of `unbeaten`. The numbers of `unbeaten` are 0 at first, and
-    each call leaves them for the next.
+    """Find the heaviest configuration by branch and bound. Return its weight, or -1 if the search gave up.
+
+    params_f: eps, then J numbers. params_i after the J types: the most nodes of a search (0: no limit), the least
+    demand of any type in each resource, the length of each type's list. Then come `smaller`, `larger_ends`, `larger`
+    and the J + 1 numbers `beaten` of `unbeaten`. The numbers of `unbeaten` are 0 at first, and each call leaves them
+    for the next.
 
     Scratch: (2 R + 7) (J + 1) + R floats, 4 J + 2 R + 3 R (J + 1) integers.
     """
@@ -245,15 +312,7 @@ def branch_and_bound(
         params_i[known:],
         types,
     )
-    kept, step = 0, 1.0 - 1e-9  # weights that are whole numbers rise by 1 at least
-    for i in range(m):
-        j = types[i]
-        if covers(capacity, demand, j):
-            types[kept] = j
-            kept += 1
-            if weights[j] != np.floor(weights[j]):
-                step = 0.0
-    m = kept
+    m, step = _that_fit(weights, demand, capacity, types, m)
     for n in range(R):
         free[n] = capacity[n]
     chosen = labels  # no longer needed by then
@@ -261,14 +320,7 @@ def branch_and_bound(
     if m > 0:
         prices(weights, demand, capacity, types, m, tableau, labels, price)
         # To begin with, the linear program's solution rounded down, and filled.
-        best = 0.0
-        for n in range(R):
-            if labels[m + n] < m:
-                j = types[labels[m + n]]
-                out[j] = min(fits(demand, free, j), int(tableau[n * (m + 1) + m] + 1e-9))
-                best += out[j] * weights[j]
-                for h in range(R):
-                    free[h] -= out[j] * demand[j, h]
+        best = _rounded_down(weights, demand, types, m, tableau, labels, free, out)
         _by_value(weights, demand, types, m, price, value, weight, size)
         best += _start(m, types, weight, size, free, out)
         keep = (1.0 - params_f[0]) * (1.0 + ROUNDING)
@@ -276,23 +328,9 @@ def branch_and_bound(
         for n in range(R):
             free[n] = capacity[n]
         m = _worth_trying(m, types, capacity, price, limit, value, weight, size)
-        for n in range(R):
-            density[m * R + n] = 0.0
-            least[m * R + n] = capacity[n] + 1
-        heaviest[m] = value[m] = 0.0
-        for i in range(m - 1, -1, -1):
-            heaviest[i] = max(heaviest[i + 1], weight[i])
-            for n in range(R):
-                one = size[i * R + n]
-                least[i * R + n] = min(least[(i + 1) * R + n], one)
-                here = weight[i] / one if one > 0 else np.inf
-                density[i * R + n] = max(density[(i + 1) * R + n], here)
-        for i in range(m):
-            h = i
-            while h > 0 and weight[heavy[h - 1]] < weight[i]:
-                heavy[h] = heavy[h - 1]
-                h -= 1
-            heavy[h] = i
+        _bound_rests(m, capacity, weight, size, density, least, heaviest)
+        value[m] = 0.0
+        _sort_by_weight(m, weight, heavy)
 
         nodes = 0
         reached[0] = 0.0
@@ -323,10 +361,7 @@ def branch_and_bound(
                     if h < m and reached[depth] + weight[heavy[h]] > limit:
                         best = reached[depth] + weight[heavy[h]]
                         limit = max(best / keep, best + step)
-                        for j in range(J):
-                            out[j] = 0
-                        for d in range(depth):
-                            out[types[chosen[d]]] = count[d]
+                        _write_out(types, chosen, count, depth, out)
                         out[types[heavy[h]]] += 1
                     break
                 times = _times(size, i, free)
@@ -340,10 +375,7 @@ def branch_and_bound(
             if reached[depth] > best:
                 best = reached[depth]
                 limit = max(best / keep, best + step)
-                for j in range(J):
-                    out[j] = 0
-                for d in range(depth):
-                    out[types[chosen[d]]] = count[d]
+                _write_out(types, chosen, count, depth, out)
             # Up: to the last type that can have one job less and still be of use.
             depth -= 1
             while depth >= 0:
@@ -377,7 +409,7 @@ def branch_and_bound(
         return -1.0
     if covers_all(free, smallest):
         if params_f[0] == 0.0 and step > 0.0:  # then nothing that weighs anything fits
-            _fill_with_nothing(demand, free, order, may, smallest, out)
+            _fill_with_weightless(demand, free, order, may, smallest, out)
         else:
             fill(weights, demand, free, order, may, value, heavy, out)
     return total(weights, out)

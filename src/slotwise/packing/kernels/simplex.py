@@ -15,7 +15,7 @@ ROOM = 4.0e18  # products must stay below 2^63 - 1, also when two of them are su
 
 @kernel
 def choose(tableau: I8, labels: I8, bland: bool) -> tuple[int, int]:
-    """The pivot's row and column; a column of -1 at the optimum, rows of -2 where a product would overflow."""
+    """Return the pivot's row and column. At the optimum the column is -1; if a product would overflow, both are -2."""
     rows, width = tableau.shape[0] - 1, tableau.shape[1] - 1
     enter = -1
     for c in range(width):

@@ -1,4 +1,4 @@
-"""Max weight over a table of candidates."""
+"""The candidate of most weight in a table."""
 
 from __future__ import annotations
 
@@ -7,17 +7,9 @@ from slotwise.packing.kernels.fill import F8, I8, total
 
 
 @kernel
-def table_best_weight(weights: F8, table: I8) -> float:
-    """max_k f(k, Q) over the rows of the table."""
-    best = -1.0
-    for row in range(table.shape[0]):
-        best = max(best, total(weights, table[row]))
-    return best
-
-
-@kernel
 def table_best(weights: F8, table: I8, order: I8, holding: I8) -> int:
-    """The row of max weight; among ties one that contains `holding`, then the most of the earliest type."""
+    """Return the row of max weight. Among ties, prefer a row that contains `holding`, then the most of the earliest
+    type."""
     J = table.shape[1]
     chosen = -1
     best = -1.0

@@ -57,18 +57,18 @@ def arrive(s: st.State, j: int, i: int) -> None:
 
 
 def complete(s: st.State, j: int, server: int) -> None:
-    """Room on a server."""
+    """Start waiting jobs on the freed capacity."""
     schedule(s)
 
 
 def join(s: st.State, server: int, _: int) -> None:
-    """A new server may start the first in line earlier than its reservation."""
+    """Reserve anew: a new server may start the oldest job earlier than its reservation."""
     drop(s, RESERVATION)
     schedule(s)
 
 
 def leave(s: st.State, server: int, _: int) -> None:
-    """A reservation on a server that goes is void."""
+    """Make a reservation on this server void."""
     drop(s, RESERVATION)
     schedule(s)
 
@@ -116,7 +116,7 @@ def overtake(s: st.State, after: int) -> None:
 
 @kernel
 def harmless_server(s: st.State, i: int) -> int:
-    """The lowest-numbered server that fits need(s) without delaying the reserved job, -1 where there is none."""
+    """Return the lowest-numbered server that fits need(s) without delaying the reserved job, or -1."""
     server = firsttree.first_fit(s, st.need(s), 0)
     if server < 0 or server != reserved_server(s, RESERVATION) or is_harmless(s, RESERVATION, i):
         return server

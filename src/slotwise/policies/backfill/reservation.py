@@ -35,7 +35,7 @@ FEW = 64  # running jobs of a server that are sorted by their ends in one go; of
 
 
 def declare(memory: Memory) -> int:
-    """Make room for a reservation; returns its place."""
+    """Declare the memory of a reservation. Return its place."""
     place = memory.counts("reservation", per=3, kept=False, start=NONE)
     memory.numbers("reserved_at", per=1, kept=False)
     memory.counts("spare", per="resource", kept=False)
@@ -47,7 +47,7 @@ def declare(memory: Memory) -> int:
 
 @kernel
 def holder(s: st.State, place: int) -> int:
-    """The job for which there is a reservation, while it waits; -1 where there is none."""
+    """Return the job that has the reservation, while it waits, or -1."""
     i = st.int_field(s, place)[JOB]
     if i >= 0 and st.jobs(s)[i, st.SERVER] == st.WAITING and st.sequence(s)[i] == st.int_field(s, place)[FOR]:
         return int(i)
@@ -56,7 +56,7 @@ def holder(s: st.State, place: int) -> int:
 
 @kernel
 def reserved_server(s: st.State, place: int) -> int:
-    """l*, or -1."""
+    """Return l*, or -1."""
     return int(st.int_field(s, place)[ON])
 
 
@@ -80,19 +80,19 @@ def _room_then(s: st.State, place: int) -> NDArray[np.int64]:
 
 @kernel
 def drop(s: st.State, place: int) -> None:
-    """There is no reservation."""
+    """Remove the reservation."""
     st.int_field(s, place)[:] = NONE
 
 
 @kernel
 def void(s: st.State, place: int) -> None:
-    """It is to be searched anew, for the same job."""
+    """Make the reservation void, so that it is searched anew for the same job."""
     st.float_field(s, place + 1)[0] = -np.inf
 
 
 @kernel
 def stands(s: st.State, place: int, i: int) -> bool:
-    """Whether there is a reservation for job i, all has gone as expected since, and its time is still to come."""
+    """Return whether job i has a reservation, all jobs have ended as expected since, and its time is still to come."""
     return bool(
         st.int_field(s, place)[FOR] == st.sequence(s)[i] and reserved_at(s, place) > s.now and not s.off_schedule
     )
@@ -100,7 +100,7 @@ def stands(s: st.State, place: int, i: int) -> bool:
 
 @kernel
 def _could_hold(s: st.State, server: int) -> bool:
-    """Whether the server takes jobs, and could hold need(s) if it were empty."""
+    """Return whether the server takes jobs, and could hold need(s) if it were empty."""
     row = st.servers(s)[server]
     takes_jobs = row[st.STATUS] == st.PRESENT and row[st.MODE] != st.STALLED
     return bool(
@@ -130,19 +130,19 @@ def reserve(s: st.State, place: int, i: int) -> None:
 
 @kernel
 def is_harmless(s: st.State, place: int, i: int) -> bool:
-    """Whether job i, whose demand is in need(s), does not delay the reserved one on its server."""
+    """Return whether job i, whose demand is in need(s), does not delay the reserved one on its server."""
     return ends_in_time(s, place, i) or line.covered(st.need(s), spare(s, place))
 
 
 @kernel
 def ends_in_time(s: st.State, place: int, i: int) -> bool:
-    """Whether job i, if it starts now, is expected to end by t*."""
+    """Return whether job i, if it starts now, is expected to end by t*."""
     return bool(s.now + st.job_times(s)[i, 0] <= reserved_at(s, place))
 
 
 @kernel
 def take_spare(s: st.State, place: int, i: int) -> None:
-    """Job i, whose demand is in need(s), starts on l*."""
+    """Take the demand need(s) of a job that starts on l* from what is to spare."""
     if not ends_in_time(s, place, i):
         for r in range(s.n_resources):
             spare(s, place)[r] -= st.need(s)[r]
@@ -150,19 +150,20 @@ def take_spare(s: st.State, place: int, i: int) -> None:
 
 @kernel
 def expected_end(s: st.State, i: int, soon: float) -> float:
-    """When the job ends as far as we know; one that is overdue may end at any moment, so it ends soon."""
+    """Return the expected end of the job. A job that is overdue may end at any moment, so its end is the next
+    moment."""
     return max(float(st.job_times(s)[i, 1]), soon)
 
 
 @kernel
 def next_moment(s: st.State) -> float:
-    """The earliest time that is still to come."""
+    """Return the earliest time that is still to come."""
     return float(np.nextafter(s.now, np.inf))
 
 
 @kernel
 def takes(s: st.State, i: int, r: int) -> int:
-    """What job i takes of a resource, or would take."""
+    """Return what job i takes of a resource, or would take."""
     return int(st.job_demand(s)[i, r] if s.actual else st.demand(s)[st.jobs(s)[i, st.TYPE], r])
 
 
@@ -180,7 +181,8 @@ def free_at(s: st.State, server: int, when: float, r: int) -> int:
 
 @kernel
 def earliest(s: st.State, place: int, server: int, limit: float) -> float:
-    """The first end of a job on the server, before the limit, at which need(s) fits; infinity where none is. What is free then is in _room_then."""
+    """Return the first end of a job on the server, before the limit, at which need(s) fits, or infinity. Write the
+    free capacity at that time into _room_then."""
     if st.servers(s)[server, st.COUNT] > FEW:
         return _earliest_of_many(s, place, server, limit)
     ends, ending, room = st.float_field(s, place + 3), st.int_field(s, place + 4), _room_then(s, place)
@@ -240,7 +242,8 @@ def _earliest_of_many(s: st.State, place: int, server: int, limit: float) -> flo
 
 
 def why_waits(view: View, place: int, i: int) -> Because | None:
-    """Whether it is for the reservation that job i waits: it is another's, and some server has room for i."""
+    """Return the reason if job i waits for the reservation of another job: some server has the free capacity for
+    job i."""
     first = holder(view.store.state, place)
     if first in (NONE, i) or view.no_room(i) is not None:
         return None
@@ -249,7 +252,7 @@ def why_waits(view: View, place: int, i: int) -> Because | None:
 
 
 def describe(view: View, place: int, server: int) -> tuple[Because, ...]:
-    """What there is to say of the server: that it is reserved, or nothing."""
+    """Return that the server is reserved, or nothing."""
     state = view.store.state
     first = holder(state, place)
     if first < 0 or reserved_server(state, place) != server:
@@ -258,7 +261,7 @@ def describe(view: View, place: int, server: int) -> tuple[Because, ...]:
 
 
 def learnt(store: Store, place: int, names: Names) -> dict[str, Any]:
-    """The reservation as plain data. If a job ended at another time than expected, it only says for which job it is."""
+    """Return the reservation as plain data. If a job ended at another time than expected, name the job only."""
     born, i, on = store.values_of(place).tolist()
     if i < 0 or store.arrays["jobs"][i, st.SERVER] != st.WAITING or store.sequence[i] != born:
         return {}
@@ -286,5 +289,5 @@ def recall(store: Store, place: int, values: dict[str, Any], names: Names) -> No
 
 
 def shifted(values: dict[str, Any], by: float) -> dict[str, Any]:
-    """The same at another time."""
+    """Return the values with their time moved by `by`."""
     return values if values.get("at") is None else values | {"at": values["at"] + by}

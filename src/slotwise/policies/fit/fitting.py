@@ -39,7 +39,7 @@ AS_LARGE = 3  # row of `order`
 
 
 def arrive(s: st.State, j: int, i: int) -> None:
-    """A type-j job waits; those before it fit nowhere."""
+    """Start the new job if some server fits it. The jobs before it fit on no server."""
     if st.policy_ints(s)[BLOCKS]:
         if st.head(s, j) == i:
             serve_in_order(s)
@@ -51,19 +51,19 @@ def arrive(s: st.State, j: int, i: int) -> None:
 
 
 def complete(s: st.State, j: int, server: int) -> None:
-    """Room on the server: fill it."""
+    """Fill the server."""
     if s.n_waiting > 0:
         refill(s, server)
 
 
 def join(s: st.State, server: int, _: int) -> None:
-    """A new server: fill it."""
+    """Fill the new server."""
     if s.n_waiting > 0:
         refill(s, server)
 
 
 def cancel(s: st.State, j: int, i: int) -> None:
-    """A waiting job has gone, which may have blocked others."""
+    """Serve in order again: the cancelled job may have blocked younger jobs."""
     if s.n_waiting > 0 and st.policy_ints(s)[BLOCKS]:
         serve_in_order(s)
 
@@ -98,7 +98,7 @@ def fill(s: st.State, server: int, rule: int) -> None:
 
 @kernel
 def next_of_line(s: st.State, server: int, rule: int) -> int:
-    """The waiting job that the server takes next, -1 where none fits."""
+    """Return the waiting job that the server takes next, or -1."""
     room, c = st.free(s)[server], st.servers(s)[server, st.CLASS]
     if rule == OLDEST:
         return line.oldest(s, room, c)
@@ -119,7 +119,7 @@ def serve_in_order(s: st.State) -> None:
 
 @kernel
 def find_server(s: st.State, size: NDArray[np.int64]) -> int:
-    """A server with room for the size, by the server rule; -1 where there is none."""
+    """Return a server with free capacity for the size, by the server rule, or -1."""
     rule = st.policy_ints(s)[SERVER_RULE]
     if rule == LOWEST_NUMBER:
         return firsttree.first_fit(s, size, 0)
@@ -132,8 +132,9 @@ def find_server(s: st.State, size: NDArray[np.int64]) -> int:
 
 @kernel
 def any_server(s: st.State, size: NDArray[np.int64]) -> int:
-    """A uniformly random server with room: by trial, and where that keeps failing by counting them. Lots are given back where there is
-    none, so that it does not matter how often one looks in vain."""
+    """Return a uniformly random server with free capacity, or -1: by trial, and if trials keep failing by counting
+    such servers. If there is none, the random numbers are given back, so that the number of failed searches
+    changes nothing."""
     x, y, z, w = s.random_x, s.random_y, s.random_z, s.random_w
     for _ in range(TRIES):
         server = chance.below(s, s.n_places)
@@ -148,7 +149,8 @@ def any_server(s: st.State, size: NDArray[np.int64]) -> int:
 
 @kernel
 def _set_dot_score(s: st.State, size: NDArray[np.int64]) -> None:
-    """Score = - sum_r (demand_r / capacity_r) (free_r / capacity_r): the least is the largest dot product."""
+    """Set the score - sum_r (demand_r / capacity_r) (free_r / capacity_r): the least score is the largest dot
+    product."""
     for c in range(s.n_classes):
         for r in range(s.n_resources):
             whole = float(st.capacity(s)[c, r])
@@ -157,7 +159,7 @@ def _set_dot_score(s: st.State, size: NDArray[np.int64]) -> None:
 
 @kernel
 def next_job(s: st.State, server: int, rule: int) -> int:
-    """The type whose head of line the server takes next, -1 where none fits; of equal ones the older."""
+    """Return the type whose head of queue the server takes next, or -1. Of equal heads take the older."""
     best, value, age, by_size = -1, 0.0, np.int64(0), rule in (LARGEST, FILLING)
     for n in range(s.n_types):
         if by_size and best >= 0 and not st.order(s)[AS_LARGE, n]:
@@ -213,7 +215,7 @@ class Fitting(Policy):
         store.state.files_late = self.complete is complete and self.stop is None and not self.blocks
 
     def coefficients(self, capacity: Any) -> Any:
-        """The coefficient of each class's free resources in the score that a job's server minimises."""
+        """Return the coefficient of each class's free resources in the score that a job's server minimises."""
         return 1.0 / np.maximum(capacity.max(axis=0), 1.0)
 
     def why_waits(self, view: View, i: int) -> Because:
@@ -223,7 +225,8 @@ class Fitting(Policy):
 
 
 def share_of_one_resource(share: float) -> FixedShare:
-    """Psychas and Ghaderi 2019: alike servers, one resource, one service rate, no types needed."""
+    """Return the guarantee of Psychas and Ghaderi 2019: alike servers, one resource, one service rate, no types
+    needed."""
     return FixedShare(
         share,
         "Psychas and Ghaderi 2019",

@@ -69,7 +69,7 @@ class BetaOptions(SolverOptions):
         return DEFAULT_CAP if self.stall_cap is None else self.stall_cap
 
     def h(self, waiting: int) -> float:
-        """h(Q), the sublinear beta, or the constant one."""
+        """Return h(Q), the sublinear or the constant beta."""
         if self.beta is not None:
             return self.beta
         if self.sublinear:
@@ -77,7 +77,7 @@ class BetaOptions(SolverOptions):
         return self.b * (self.p + (1.0 - self.p) * math.tanh(self.z * waiting))
 
     def claim(self, *needs: Need, assumptions: tuple[Assumption, ...], note: str = "") -> MaxWeight:
-        """Theorem 1 with these options. As p <= 1 and z > 0, h(Q) rises to b; a sublinear beta rises to 1."""
+        """Return Theorem 1 with these options. As p <= 1 and z > 0, h(Q) rises to b; a sublinear beta rises to 1."""
         if self.sublinear:
             text = f"beta = 1 - {self.slack:g} / (1 + sum Q / {self.scale:g})^{self.power:g}"
             limit = Assumption(
@@ -107,7 +107,7 @@ class BetaOptions(SolverOptions):
         )
 
     def few_at_once(self, verb: str, holds: bool | None, detail: str) -> tuple[Assumption, ...]:
-        """What q(s) does, where it is not 1: servers stall, or turn, only while few do."""
+        """Return what the proof needs if q(s) is not 1: servers stall, or turn, only while few do."""
         if self.cap is None:
             return ()
         if self.cap == 0:
@@ -117,7 +117,7 @@ class BetaOptions(SolverOptions):
 
 
 def write_beta(o: BetaOptions, store: Store) -> None:
-    """beta(Q, s), as `slots.beta` reads it."""
+    """Write the numbers of beta(Q, s), as `slots.beta` reads it."""
     whole, real = store.arrays["policy_ints"], store.arrays["policy_floats"]
     whole[slots.STALLS] = 1
     whole[slots.ADAPTS] = slots.CONSTANT if o.beta is not None else slots.SUBLINEAR if o.sublinear else slots.TO_B
@@ -171,7 +171,7 @@ class SlotPolicy(Policy):
 
 
 def stalled_because(view: View, server: int) -> dict[str, float]:
-    """The figures of the moment at which the server stalled."""
+    """Return the figures of the moment at which the server stalled."""
     weight, share, best = (float(x) for x in view.store.values_of(slots.BECAUSE)[server])
     return {"weight": weight, "beta": share, "best": best}
 

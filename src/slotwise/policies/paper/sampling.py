@@ -72,7 +72,7 @@ def arrive(s: st.State, j: int, i: int) -> None:
 
 
 def complete(s: st.State, j: int, server: int) -> None:
-    """The room is released, or with retention perhaps stays with the type."""
+    """Release the capacity of the job. With retention its type perhaps keeps it."""
     st.configuration(s)[server, j] -= 1
     if st.policy_ints(s)[RETENTION] and chance.uniform(s) < 1.0 - math.exp(-retention(s, j)):
         st.set_type_need(s, j)
@@ -82,28 +82,28 @@ def complete(s: st.State, j: int, server: int) -> None:
 
 
 def join(s: st.State, server: int, _: int) -> None:
-    """A new server waits to be sampled."""
+    """Clear the new server's slots. It waits to be sampled."""
     for j in range(s.n_types):
         st.configuration(s)[server, j] = 0
     set_rate(s)
 
 
 def resume(s: st.State, server: int, _: int) -> None:
-    """It waits to be sampled beside the jobs that it holds."""
+    """Count the jobs on the server as its slots. It waits to be sampled beside them."""
     for j in range(s.n_types):
         st.configuration(s)[server, j] = st.running(s)[server, j]
     set_rate(s)
 
 
 def file(s: st.State, server: int, _: int) -> None:
-    """Offer its tokens."""
+    """Offer the tokens of the server."""
     for j in range(s.n_types):
         if token_head(s)[server, j] >= 0:
             bitmap.add(s, j, server)
 
 
 def leave(s: st.State, server: int, _: int) -> None:
-    """Its tokens go with it."""
+    """Remove the tokens of the server."""
     for j in range(s.n_types):
         while token_head(s)[server, j] >= 0:
             remove_token(s, j, server)
@@ -111,12 +111,12 @@ def leave(s: st.State, server: int, _: int) -> None:
 
 
 def cancel(s: st.State, j: int, i: int) -> None:
-    """A shorter queue samples less often."""
+    """Lower the sampling rate of the shorter queue."""
     set_rate(s)
 
 
 def tick(s: st.State, _: int, __: int) -> None:
-    """A queue samples a server, or a token expires."""
+    """Let a queue sample a server, or let a token expire."""
     rest = chance.uniform(s) * s.tick_rate
     for j in range(s.n_types):
         rest -= sampling_rate(s, j)
@@ -131,7 +131,7 @@ def tick(s: st.State, _: int, __: int) -> None:
 
 @kernel
 def sample(s: st.State, j: int) -> None:
-    """Queue j looks at one server."""
+    """Let queue j sample one server."""
     if s.n_servers == 0:
         return
     server = chance.below(s, s.n_places)
@@ -144,7 +144,7 @@ def sample(s: st.State, j: int) -> None:
 
 @kernel
 def use_room(s: st.State, j: int, server: int) -> None:
-    """Room for type j: the head of line starts, or a token holds it."""
+    """Use free capacity for type j: start the head of the queue, or hold the capacity by a token."""
     if st.queue_length(s)[j] > 0:
         begin(s, j, server)
     else:
@@ -153,14 +153,14 @@ def use_room(s: st.State, j: int, server: int) -> None:
 
 @kernel
 def begin(s: st.State, j: int, server: int) -> None:
-    """Start the head of line; jobs count as slots that are taken."""
+    """Start the head of the queue. Running jobs count as taken slots."""
     st.configuration(s)[server, j] += 1
     start(s, j, server)
 
 
 @kernel
 def expire(s: st.State) -> None:
-    """Any token, each with the same chance, ends with probability mu_j / mu_max."""
+    """Choose a token, each with the same chance. End it with probability mu_j / mu_max."""
     some = tokens(s)[chance.below(s, st.policy_ints(s)[N_TOKENS])]
     j, server = some[KIND], some[ON]
     if chance.uniform(s) * st.mean_service(s)[j] >= shortest_mean(s):
@@ -181,7 +181,7 @@ def add_token(s: st.State, j: int, server: int) -> None:
 
 @kernel
 def put_token(s: st.State, j: int, server: int) -> None:
-    """A new token behind all others; the first of its type on its server."""
+    """Put a new token behind all others. It becomes the first of its type on its server."""
     all_tokens, t, heads = tokens(s), st.policy_ints(s)[N_TOKENS], token_head(s)[server]
     all_tokens[t, KIND] = j
     all_tokens[t, ON] = server
@@ -221,7 +221,7 @@ def remove_token(s: st.State, j: int, server: int) -> None:
 
 @kernel
 def retention(s: st.State, j: int) -> float:
-    """w_j = max(f(Q_j), eps f(Q_max))."""
+    """Return w_j = max(f(Q_j), eps f(Q_max))."""
     longest = 0
     for other in range(s.n_types):
         longest = max(longest, st.queue_length(s)[other])
@@ -232,14 +232,14 @@ def retention(s: st.State, j: int) -> float:
 
 @kernel
 def sampling_rate(s: st.State, j: int) -> float:
-    """The rate of queue j's clock."""
+    """Return the rate of queue j's clock."""
     rate = st.policy_floats(s)[ALPHA] / st.mean_service(s)[j]
     return rate if st.policy_ints(s)[RETENTION] else rate * (1.0 + st.queue_length(s)[j])
 
 
 @kernel
 def shortest_mean(s: st.State) -> float:
-    """1 / mu_max."""
+    """Return 1 / mu_max."""
     least = st.mean_service(s)[0]
     for j in range(s.n_types):
         least = min(least, st.mean_service(s)[j])
@@ -248,7 +248,7 @@ def shortest_mean(s: st.State) -> float:
 
 @kernel
 def set_rate(s: st.State) -> None:
-    """The sum of all clocks."""
+    """Set the tick rate to the sum of the rates of all clocks."""
     total = st.policy_ints(s)[N_TOKENS] / shortest_mean(s)
     for j in range(s.n_types):
         total += sampling_rate(s, j)
@@ -280,7 +280,7 @@ class G16(Policy):
         store.arrays["policy_floats"][ALPHA] = self.options.alpha
 
     def learnt(self, store: Store, names: Names) -> dict[str, Any]:
-        """The tokens: type, server and, of those of one type on one server, the next."""
+        """Return the tokens: type, server and, of those of one type on one server, the next."""
         at = dict(zip(names.server_rows, range(len(names.servers)), strict=True))
         rows = tokens(store.state)[:-1].tolist()
         return {"tokens": [[kind, at[on], after] for kind, on, after, _ in rows]}

@@ -61,7 +61,8 @@ SLOT_TYPES = OWN_MEMORY.counts("slot_types", per="server", columns=1 + NAMED, ke
 
 
 def arrive(s: st.State, j: int, i: int) -> None:
-    """A type-j job waits: the lowest-numbered active server with an empty type-j slot takes it."""
+    """Start the job on the lowest-numbered active server with an empty slot of its type. Otherwise reset an empty
+    server for it."""
     j = natural(j)
     if s.own_queues:
         _arrive_at(s, j, st.jobs(s)[i, st.QUEUE] // s.n_types)
@@ -90,7 +91,7 @@ def _arrive_at(s: st.State, j: int, server: int) -> None:
 
 
 def complete(s: st.State, j: int, server: int) -> None:
-    """A type-j job has left the server."""
+    """Refill the slot, or stall the server, or reset it if it is empty."""
     j, server = natural(j), natural(server)
     row, faithful = st.servers(s)[server], st.policy_ints(s)[FAITHFUL]
     if row[st.COUNT] == 0 and not faithful:
@@ -111,7 +112,7 @@ def complete(s: st.State, j: int, server: int) -> None:
 
 
 def join(s: st.State, server: int, _: int) -> None:
-    """The server is there, and empty."""
+    """Make the new server empty, without a configuration."""
     _come_empty(s, server)
 
 
@@ -127,10 +128,10 @@ def _come_empty(s: st.State, server: int) -> None:
 
 
 def resume(s: st.State, server: int, _: int) -> None:
-    """The server is there, and may hold jobs. If the jobs are within the best configuration, the server takes that
-    configuration. Otherwise its jobs become its slots, whose weight is judged at its next completion. If the jobs do
-    not fit by the demands of their types, because another policy has packed them by their actual demands, the server
-    stalls."""
+    """Give a server that may hold jobs a configuration. If its jobs are within the best configuration, the server
+    takes that configuration. Otherwise its jobs become its slots, whose weight is judged at its next completion.
+    If the jobs do not fit by the demands of their types, because another policy has packed them by their actual
+    demands, the server stalls."""
     row, chosen, on = st.servers(s)[server], st.choice(s)[0], st.running(s)[server]
     if row[st.COUNT] == 0:
         _come_empty(s, server)
@@ -147,7 +148,7 @@ def resume(s: st.State, server: int, _: int) -> None:
 
 @kernel
 def _fits_by_type(s: st.State, server: int) -> bool:
-    """Whether what the server holds fits it by the demands of the types."""
+    """Return whether the jobs on the server fit it by the demands of their types."""
     for r in range(s.n_resources):
         taken = 0
         for j in range(s.n_types):
@@ -158,7 +159,7 @@ def _fits_by_type(s: st.State, server: int) -> bool:
 
 
 def file(s: st.State, server: int, _: int) -> None:
-    """What is known of the server has been put back: say what it offers."""
+    """Offer what the server has, from its restored mode and slots."""
     row, slots, on = st.servers(s)[server], st.configuration(s)[server], st.running(s)[server]
     if row[st.STATUS] != st.PRESENT:
         return
@@ -170,7 +171,7 @@ def file(s: st.State, server: int, _: int) -> None:
 
 
 def leave(s: st.State, server: int, _: int) -> None:
-    """The server takes no more jobs."""
+    """Withdraw all that the server offers. It takes no more jobs."""
     row = st.servers(s)[server]
     _close_slots(s, server)
     if row[st.MODE] == st.STALLED:
@@ -182,7 +183,7 @@ def leave(s: st.State, server: int, _: int) -> None:
 
 @kernel
 def beta(s: st.State) -> float:
-    """beta(Q, s): how much of the best weight a configuration must be worth."""
+    """Return beta(Q, s): the share of the best weight that a configuration must be worth."""
     numbers, options = st.policy_floats(s), st.policy_ints(s)
     value = numbers[B]
     if options[ADAPTS]:
@@ -202,15 +203,16 @@ def beta(s: st.State) -> float:
 
 @kernel
 def is_capped(s: st.State) -> bool:
-    """Whether as many servers stall as may at a time."""
+    """Return whether as many servers stall as may at a time."""
     options = st.policy_ints(s)
     return bool(options[SPREADS] > 0 and s.n_stalled * options[CAP_BOTTOM] >= options[CAP_TOP] * s.n_servers)
 
 
 @kernel
 def share_of(s: st.State, server: int) -> float:
-    """beta(Q, s) for this server. A beta that tends to 1 is taken of what its solver is sure to find: else two configurations, both as good as
-    the solver promises, could stall a server without end."""
+    """Return beta(Q, s) for this server. A beta that tends to 1 is multiplied by the share r of the best that the
+    solver is sure to find. Otherwise two configurations, both as good as the solver promises, could stall a
+    server without end."""
     share = beta(s)
     if st.policy_ints(s)[ADAPTS] == SUBLINEAR:
         share *= st.near(s)[st.servers(s)[server, st.CLASS]]
@@ -219,8 +221,8 @@ def share_of(s: st.State, server: int) -> float:
 
 @kernel
 def loses(s: st.State, server: int) -> bool:
-    """Whether f(k~, Q) < beta f(k_r, Q), strictly; the figures are then noted for an explanation. One configuration for which it is so is enough,
-    such as the one that a server of the class took last."""
+    """Return whether f(k~, Q) < beta f(k_r, Q), strictly. If so, note the figures for an explanation. One
+    configuration that is worth so much more is enough, such as the one that a server of the class took last."""
     if s.n_waiting == 0:
         return False  # all weights are 0
     share = share_of(s, server)
@@ -237,8 +239,8 @@ def loses(s: st.State, server: int) -> bool:
 
 @kernel
 def _latest_weight(s: st.State, server: int) -> float:
-    """f(k, Q) of the configuration k that a server of this one's class took last, if it still has it; -1 where the candidates are listed, and
-    the best is as quickly found."""
+    """Return f(k, Q) of the configuration k that a server of this class took last, if the server still has it.
+    Return -1 otherwise, and if the candidates are listed: then the best is found as quickly."""
     c = st.servers(s)[server, st.CLASS]
     latest = st.int_field(s, LATEST)[c & (REMEMBERED - 1)] - 1
     if st.classes(s)[c, st.SOLVER] == TABLE or latest < 0 or st.servers(s)[latest, st.CLASS] != c:
@@ -248,13 +250,14 @@ def _latest_weight(s: st.State, server: int) -> float:
 
 @kernel
 def _named(s: st.State, server: int) -> int:
-    """How many types with slots are named; with few types none are: all of them are as quickly looked through."""
+    """Return how many types with slots are named. With few types none are: looking through all types is as quick."""
     return natural(st.int_table(s, SLOT_TYPES)[natural(server), 0]) if s.n_types > FEW_COLUMNS else 0
 
 
 @kernel
 def _slots_weight(s: st.State, server: int) -> float:
-    """f(k-tilde, Q) of the server's configuration. Leaving out the types without a slot changes no bit of the sum."""
+    """Return f(k-tilde, Q) of the server's configuration. Leaving out the types without a slot changes no bit of
+    the sum."""
     server = natural(server)
     n = _named(s, server)
     if n == 0:
@@ -268,14 +271,14 @@ def _slots_weight(s: st.State, server: int) -> float:
 
 @kernel
 def note_reason(s: st.State, server: int, weight: float, share: float, best: float) -> None:
-    """Why the server stalls: its weight is less than this share of the best."""
+    """Note why the server stalls: its weight is less than this share of the best."""
     reason = st.float_table(s, BECAUSE)[server]
     reason[0], reason[1], reason[2] = weight, share, best
 
 
 @kernel
 def stall(s: st.State, server: int) -> None:
-    """No more jobs for this server until it resets."""
+    """Stall the server: it takes no job until it resets."""
     _close_slots(s, server)
     st.servers(s)[server, st.MODE] = st.STALLED
     s.n_stalled += 1
@@ -284,7 +287,7 @@ def stall(s: st.State, server: int) -> None:
 
 @kernel
 def become_empty(s: st.State, server: int) -> None:
-    """An empty server holds no configuration."""
+    """Take the configuration off a server that has become empty."""
     row = st.servers(s)[server]
     if row[st.MODE] == st.STALLED:
         s.n_stalled -= 1
@@ -347,13 +350,13 @@ def fill_slot(s: st.State, j: int, server: int) -> None:
 
 @kernel
 def waits(s: st.State, j: int, server: int) -> bool:
-    """Whether a type-j job waits for this server."""
+    """Return whether a type-j job waits for this server."""
     return bool(st.queues(s)[queue_at(s, j, server), st.LENGTH] > 0)
 
 
 @kernel
 def first_empty(s: st.State, j: int) -> int:
-    """The lowest-numbered empty server that could hold a job of type j, -1 where there is none."""
+    """Return the lowest-numbered empty server that could hold a job of type j, or -1."""
     best = -1
     for c in range(s.n_classes):
         if st.most(s)[c, j] > 0:
@@ -365,7 +368,7 @@ def first_empty(s: st.State, j: int) -> int:
 
 @kernel
 def forget_slots(s: st.State, server: int) -> None:
-    """The server has no configuration."""
+    """Remove the server's configuration."""
     n, slots = _named(s, server), st.configuration(s)[natural(server)]
     if n == 0:
         for j in range(s.n_types):

@@ -55,7 +55,8 @@ SHORTEST = 5.0  # a round takes at least so many of the longest mean service tim
 
 
 def _rows(store: Store) -> int:
-    """A vertex of the linear program has no more configurations than constraints: one for each type and class."""
+    """Return the most configurations of a mix. A vertex of the linear program has no more than it has constraints:
+    one for each type and class."""
     return int(store.state.n_types + store.state.n_classes)
 
 
@@ -83,7 +84,7 @@ WAITED = MEMORY.counts("waited", per="type", kept=False)
 
 
 def arrive(s: st.State, j: int, i: int) -> None:
-    """The job takes an open slot, or room that is left over, or waits."""
+    """Start the job in an open slot, or on capacity that the slots leave over."""
     server = bitmap.first(s, j)
     while (
         server >= 0 and st.jobs(s)[i, st.SERVER] == st.WAITING
@@ -95,18 +96,18 @@ def arrive(s: st.State, j: int, i: int) -> None:
         server = fitindex.best(s, st.need(s))
         if server >= 0:
             start_job(s, i, server)
-            look_at(s, server)
+            update_offer(s, server)
     settle(s)
 
 
 def complete(s: st.State, j: int, server: int) -> None:
-    """Room on the server."""
+    """Use the freed capacity."""
     use_room(s, server)
     settle(s)
 
 
 def join(s: st.State, server: int, _: int) -> None:
-    """The server is there, with whatever it holds, and gets the configuration of which most are missing."""
+    """Give the server, with whatever it holds, the configuration of which most are missing."""
     st.servers(s)[server, st.MODE] = st.ACTIVE
     give_missing(s, server)
     set_clock(s)
@@ -115,7 +116,7 @@ def join(s: st.State, server: int, _: int) -> None:
 
 
 def leave(s: st.State, server: int, _: int) -> None:
-    """The server has no slots any more; at the next tick others may take its place."""
+    """Remove the server's slots. At the next tick other servers may take its configuration."""
     take_back(s, server)
     wants, row = st.int_table(s, WANTS)[server], st.servers(s)[server]
     for j in range(s.n_types):
@@ -136,7 +137,7 @@ def cancel(s: st.State, j: int, i: int) -> None:
 
 
 def tick(s: st.State, _: int, __: int) -> None:
-    """U steps on, and servers change."""
+    """Move U one step on, and change the configurations of servers."""
     if st.policy_ints(s)[N_TURNING] > 0:
         return
     step = next_step(s)
@@ -164,7 +165,7 @@ def file(s: st.State, server: int, _: int) -> None:
             st.int_field(s, GIVEN)[k] += 1
             break
     st.policy_ints(s)[N_TURNING] += st.int_field(s, TURNING)[server]
-    look_at(s, server)
+    update_offer(s, server)
 
 
 @kernel
@@ -180,7 +181,7 @@ def _has_slots_of(s: st.State, server: int, k: int) -> bool:
 
 @kernel
 def goal(s: st.State, k: int) -> int:
-    """How many servers have configuration k where U stands: the n with low L <= n + U < high L."""
+    """Return how many servers have configuration k where U stands: the n with low L <= n + U < high L."""
     c, u = st.int_field(s, OWNER)[k], st.policy_floats(s)[U]
     if c < 0:
         return 0
@@ -191,7 +192,8 @@ def goal(s: st.State, k: int) -> int:
 
 @kernel
 def point(s: st.State, k: int) -> float:
-    """Where between 0 and 1 a server changes from configuration k to the next; 0 also stands for 1."""
+    """Return the point between 0 and 1 at which a server changes from configuration k to the next; 0 also stands
+    for 1."""
     if st.int_field(s, OWNER)[k] < 0:
         return 0.0
     end = st.float_field(s, HIGH)[k] * st.present_by_class(s)[st.int_field(s, OWNER)[k]]
@@ -201,7 +203,7 @@ def point(s: st.State, k: int) -> float:
 
 @kernel
 def next_step(s: st.State) -> float:
-    """The next point after U at which a server changes, at most 1."""
+    """Return the next point after U at which a server changes, at most 1."""
     step = 1.0
     for k in range(len(st.int_field(s, OWNER))):
         at = point(s, k)
@@ -225,7 +227,7 @@ def set_clock(s: st.State) -> None:
 
 @kernel
 def rebalance(s: st.State) -> None:
-    """Servers whose configuration is held too often change to one that is not held often enough."""
+    """Change servers with a configuration that is held too often to one that is not held often enough."""
     for k in range(len(st.int_field(s, OWNER))):
         while st.int_field(s, GIVEN)[k] > goal(s, k):
             to = missing(s, st.int_field(s, OWNER)[k])
@@ -240,7 +242,7 @@ def rebalance(s: st.State) -> None:
 
 @kernel
 def missing(s: st.State, c: int) -> int:
-    """The configuration of class c of which most servers are missing, -1 where there is none at all."""
+    """Return the configuration of class c of which most servers are missing, or -1 if the class has none."""
     best, most = -1, np.int64(0)
     for k in range(len(st.int_field(s, OWNER))):
         lacks = goal(s, k) - st.int_field(s, GIVEN)[k]
@@ -251,7 +253,8 @@ def missing(s: st.State, c: int) -> int:
 
 @kernel
 def cheapest(s: st.State, k: int, to: int) -> int:
-    """Of the servers with configuration k the one with the fewest jobs that the other has no slot for; of these the first."""
+    """Return the server with configuration k that has the fewest jobs without a slot in `to`; of equal servers the
+    first."""
     best, least = -1, 0
     for server in range(s.n_places):
         if st.int_field(s, HAS)[server] == k + 1:
@@ -265,7 +268,7 @@ def cheapest(s: st.State, k: int, to: int) -> int:
 
 @kernel
 def give_missing(s: st.State, server: int) -> None:
-    """The configuration of which most are missing becomes the server's."""
+    """Give the server the configuration of which most are missing."""
     k = missing(s, st.servers(s)[server, st.CLASS])
     if k >= 0:
         give(s, server, k)
@@ -273,7 +276,7 @@ def give_missing(s: st.State, server: int) -> None:
 
 @kernel
 def give(s: st.State, server: int, k: int) -> None:
-    """The slots of the server are those of configuration k."""
+    """Give the server the slots of configuration k."""
     st.int_field(s, HAS)[server] = k + 1
     st.int_field(s, GIVEN)[k] += 1
     for j in range(s.n_types):
@@ -282,7 +285,7 @@ def give(s: st.State, server: int, k: int) -> None:
 
 @kernel
 def take_back(s: st.State, server: int) -> None:
-    """The server has no slots."""
+    """Take the slots off the server."""
     k = st.int_field(s, HAS)[server] - 1
     if k >= 0:
         st.int_field(s, GIVEN)[k] -= 1
@@ -303,14 +306,14 @@ def use_room(s: st.State, server: int) -> None:
         st.set_type_need(s, j)
         while on[j] < slots[j] and st.queue_length(s)[j] > 0 and st.fits(s, server, st.need(s)):
             start(s, j, server)
-    look_at(s, server)
+    update_offer(s, server)
     if st.policy_ints(s)[FILLS] and st.servers(s)[server, st.MODE] != st.STALLED and s.n_waiting > 0:
         fill(s, server, OLDEST)
-        look_at(s, server)
+        update_offer(s, server)
 
 
 @kernel
-def look_at(s: st.State, server: int) -> None:
+def update_offer(s: st.State, server: int) -> None:
     """Update what the server offers, what it wants, and whether it drains for a waiting job that has a slot there and
     does not fit."""
     slots, on, wants, row = (
@@ -349,7 +352,7 @@ def look_at(s: st.State, server: int) -> None:
 
 @kernel
 def settle(s: st.State) -> None:
-    """If a queue has become empty, or is empty no more, update the servers that want its type: they drain, or fill
+    """Update the servers that want a type whose queue has become empty, or is empty no more. They drain, or fill
     again, which may empty other queues."""
     again = True
     while again:
@@ -408,11 +411,12 @@ class Nmsr(Fitting):
         store.values_of(OWNER)[n:] = -1
 
     def learnt(self, store: Store, names: Names) -> dict[str, Any]:
-        """Also how many servers of each class the mix is made for: those that are there may be fewer, or more."""
+        """Return what is kept, and the number of servers of each class for which the mix is made. The present
+        servers may be fewer, or more."""
         return {**super().learnt(store, names), "expected": store.counts.tolist()}
 
     def recall(self, store: Store, values: dict[str, Any], names: Names) -> None:
-        """The mix is made for as many servers as before, unless there are other classes."""
+        """Make the mix for as many servers as before, unless there are other classes."""
         expected = values.pop("expected", None)
         if isinstance(expected, list) and len(expected) == store.state.n_classes:
             if not all(isinstance(count, int) and count >= 0 for count in expected):
@@ -422,7 +426,7 @@ class Nmsr(Fitting):
         super().recall(store, values, names)
 
     def round_of(self, store: Store) -> float:
-        """The mean time of a round."""
+        """Return the mean time of a round."""
         longest = float(store.mean_service.max())
         if self.options.cycle is not None:
             return float(self.options.cycle) * longest
@@ -430,12 +434,13 @@ class Nmsr(Fitting):
         return max(SHORTEST * longest, cost_of(self.mix, store) / (SPENT * free))
 
     def recalled(self, store: Store) -> None:
-        """Servers whose slots are none of ours (types or classes have changed) get others, and use them from the next tick on."""
+        """Give other slots to servers whose slots are not of the mix (types or classes have changed). They use them
+        from the next tick on."""
         state: Any = store.state
         for server in np.flatnonzero(store.arrays["servers"][:, st.STATUS] == st.PRESENT).tolist():
             if store.values_of(HAS)[server] == 0:
                 give_missing(state, server)
-                look_at(state, server)
+                update_offer(state, server)
                 store.arrays["policy_ints"][RENEWED] = 1
         set_clock(state)
 

@@ -28,7 +28,7 @@ class LaidMix(NamedTuple):
 
 
 def mix_of(store: Store) -> LaidMix:
-    """The witness of the load, each class's configurations from those with most of the first type on."""
+    """Return the witness of the load: each class's configurations, from those with most jobs of the first type on."""
     J, counts = int(store.state.n_types), np.maximum(store.counts, 1).tolist()
     load = store.rates * store.mean_service
     known = load[load > 0]
@@ -50,7 +50,8 @@ def mix_of(store: Store) -> LaidMix:
 
 
 def cost_of(mix: LaidMix, store: Store) -> float:
-    """D: what the steps of a round cost, in time of a server, for each server of the class where that is most."""
+    """Return D: the cost of the steps of a round, in time of a server, for each server of the class with the
+    largest cost."""
     most = 0.0
     for c, count in enumerate(np.maximum(store.counts, 1)):
         mine = np.flatnonzero(mix.owner == c)
@@ -64,7 +65,7 @@ def cost_of(mix: LaidMix, store: Store) -> float:
 
 
 def step_cost(before: NDArray[np.int64], after: NDArray[np.int64], means: NDArray[np.float64]) -> float:
-    """How long a server stands empty while the jobs end that are too many."""
+    """Return how long a server stands empty while its surplus jobs end."""
     over = np.maximum(before - after, 0)
     if not over.any():
         return 0.0

@@ -48,7 +48,8 @@ NONE = -1
 
 
 def arrive(s: st.State, j: int, i: int) -> None:
-    """The job starts where it leaves least free, on a server that swaps to its type, or waits; then a server may swap for it."""
+    """Start the job where it leaves least free, on a server that swaps to its type, or let it wait. Then a server
+    may swap for it."""
     st.set_job_need(s, i)
     server = find_server(s, st.need(s))
     if server >= 0:
@@ -67,18 +68,18 @@ def arrive(s: st.State, j: int, i: int) -> None:
 
 
 def complete(s: st.State, j: int, server: int) -> None:
-    """Room on the server."""
+    """Use the freed capacity."""
     use_room(s, server)
 
 
 def join(s: st.State, server: int, _: int) -> None:
-    """The server is there, with whatever it holds."""
+    """Use the new server, with whatever it holds."""
     st.servers(s)[server, st.MODE] = st.ACTIVE
     use_room(s, server)
 
 
 def leave(s: st.State, server: int, _: int) -> None:
-    """A server that goes does not swap."""
+    """End the swap of a server that leaves."""
     end_swap(s, server)
 
 
@@ -104,7 +105,7 @@ def file(s: st.State, server: int, _: int) -> None:
 
 @kernel
 def target(s: st.State, server: int) -> int:
-    """The type to which the server swaps, -1 where it does not."""
+    """Return the type to which the server swaps, or -1."""
     row = st.servers(s)[server]
     if row[st.STATUS] == st.PRESENT and row[st.MODE] == st.STALLED:
         for j in range(s.n_types):
@@ -149,7 +150,8 @@ def may_swap(s: st.State, server: int) -> bool:
 
 @kernel
 def largest_waiting(s: st.State, server: int) -> int:
-    """The largest type that waits, that the server could hold, and to which fewer servers swap than jobs of it wait; -1: none."""
+    """Return the largest waiting type that the server could hold and to which fewer servers swap than jobs of it
+    wait, or -1."""
     c = st.servers(s)[server, st.CLASS]
     for n in range(s.n_types):
         j = st.order(s)[0, n]
@@ -162,8 +164,8 @@ def largest_waiting(s: st.State, server: int) -> int:
 
 @kernel
 def swap_one_for(s: st.State, j: int) -> None:
-    """A job of type j must wait: of the servers that may swap to the type, the one with the largest free share
-    swaps."""
+    """Swap one server for type j, a job of which must wait: of the servers that may swap, the one with the largest
+    free share."""
     if st.queue_length(s)[j] <= st.int_field(s, SWAPPING)[j]:
         return
     best, most_free = NONE, -1.0
@@ -181,7 +183,7 @@ def swap_one_for(s: st.State, j: int) -> None:
 
 @kernel
 def swap(s: st.State, server: int, j: int) -> None:
-    """Only type j may start on the server."""
+    """Let only type j start on the server."""
     st.servers(s)[server, st.MODE] = st.STALLED
     s.n_stalled += 1
     s.stalls += 1
@@ -192,7 +194,7 @@ def swap(s: st.State, server: int, j: int) -> None:
 
 @kernel
 def end_swap(s: st.State, server: int) -> None:
-    """All may start on the server again."""
+    """Let all types start on the server again."""
     for j in range(s.n_types):
         if st.configuration(s)[server, j] > 0:
             st.int_field(s, SWAPPING)[j] -= 1
@@ -255,5 +257,5 @@ class Quickswap(Fitting):
         return (Because(Reason.SWAPS, figures),)
 
     def target(self, view: View, server: int) -> str:
-        """The name of the type to which the server swaps."""
+        """Return the name of the type to which the server swaps."""
         return next(iter(view.counts(view.store.configuration[server])))

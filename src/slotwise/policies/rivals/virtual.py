@@ -41,7 +41,7 @@ LARGE = 1  # V_1
 
 
 def virtual_queues(sizes: list[int], unit: int, depth: int) -> list[int]:
-    """The virtual queue of each size, in integers: size in (2/3 2^-m, 2^-m] of the unit gives 2m."""
+    """Return the virtual queue of each size, in integers: size in (2/3 2^-m, 2^-m] of the unit gives 2m."""
     found = []
     for size in sizes:
         m = 0
@@ -62,13 +62,13 @@ def reduced_configurations(depth: int) -> list[tuple[int, int, int]]:
 
 
 def depth_of(store: Store) -> int:
-    """M: sizes down to 2^-M of the capacity have virtual queues of their own."""
+    """Return M: sizes down to 2^-M of the capacity have virtual queues of their own."""
     unit = int(store.sizes.capacity[0, 0])
     return max(2, 1 + max((unit // int(size)).bit_length() - 1 for size in store.sizes.demand[:, 0]))
 
 
 def arrive(s: st.State, j: int, i: int) -> None:
-    """A server whose configuration admits the job takes it, or an empty one chooses anew."""
+    """Start the job on a server whose configuration admits it, or let an empty server choose anew."""
     server = bitmap.first(s, j)
     if server >= 0:
         refill(s, server)
@@ -90,13 +90,13 @@ def complete(s: st.State, j: int, server: int) -> None:
 
 
 def join(s: st.State, server: int, _: int) -> None:
-    """A new server is empty."""
+    """Make the new server empty."""
     st.int_field(s, CHOSEN)[server] = -1
     refill(s, server)
 
 
 def leave(s: st.State, server: int, _: int) -> None:
-    """It admits nothing any more."""
+    """Withdraw the server: it admits no more jobs."""
     st.int_field(s, CHOSEN)[server] = -1
     for j in range(s.n_types):
         bitmap.discard(s, j, server)
@@ -104,13 +104,13 @@ def leave(s: st.State, server: int, _: int) -> None:
 
 
 def file(s: st.State, server: int, _: int) -> None:
-    """What is known of the server has been put back: say what it offers."""
+    """Offer what the server has, from its restored configuration."""
     if st.servers(s)[server, st.STATUS] == st.PRESENT:
         mark(s, server)
 
 
 def cancel(s: st.State, j: int, i: int) -> None:
-    """A smaller job may have come to the head of its line."""
+    """Serve the queue again: a smaller job may have come to its head."""
     if s.actual and st.queue_length(s)[j] > 0:
         server = bitmap.first(s, j)
         if server >= 0:
@@ -150,7 +150,8 @@ def choose(s: st.State, server: int) -> None:
 
 @kernel
 def admits(s: st.State, server: int, j: int) -> bool:
-    """Whether the server's configuration, and what it holds, leave room for a type-j job of size need(s)."""
+    """Return whether the server's configuration, and what it holds, leave capacity for a type-j job of size
+    need(s)."""
     row, queues = st.int_field(s, CHOSEN)[server], st.int_field(s, QUEUES)
     if row < 0 or not st.fits(s, server, st.need(s)):
         return False
@@ -173,7 +174,7 @@ def admits(s: st.State, server: int, j: int) -> bool:
 
 @kernel
 def admitted(s: st.State, server: int) -> int:
-    """The type of the longest waiting head of line that the server admits, -1 where there is none."""
+    """Return the type of the longest waiting head of queue that the server admits, or -1."""
     best, age = -1, 0
     for j in range(s.n_types):
         if st.queue_length(s)[j] > 0:

@@ -26,12 +26,12 @@ class LowerBounds:
         self._scenario, self._jobs, self._columns = scenario, jobs, columns
 
     def before(self, *, knows_durations: bool) -> Bound:
-        """Before anything has run."""
+        """Return the bound that is known before the first run."""
         known = self._by_laws
         return CLAIRVOYANT if knows_durations and known.kind != "unstable" else known
 
     def of(self, runs: Sequence[Measurements], *, knows_durations: bool) -> Bound:
-        """Of these runs of a policy."""
+        """Return the bound for these runs of a policy."""
         if self._scenario.workload.trace is not None:
             return self._on_trace.of(list(runs))
         return self.before(knows_durations=knows_durations)

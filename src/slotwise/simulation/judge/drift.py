@@ -67,7 +67,7 @@ class Drift(NamedTuple):
     """late in the run it came back to its level of the middle"""
 
     def stability(self, growth: float = GROWTH) -> Stability:
-        """The verdict; `growth` is what it takes to call it that."""
+        """Return the verdict. `growth` is the least growth that counts as growing."""
         if self.growth > growth and self.rise > LEAST_RISE and not self.returned:
             return Stability.GROWS
         calm = self.wander < LEVEL and self.growth < growth
@@ -79,17 +79,17 @@ UNKNOWN = Drift(math.inf, 0.0, 0.0, 0.0, True)
 
 
 def least_samples(replications: int) -> int:
-    """How many samples of each replication a verdict needs."""
+    """Return how many samples of each replication a verdict needs."""
     return RATIO * _stretches(replications)
 
 
 def _stretches(replications: int) -> int:
-    """Of the long time, in one replication."""
+    """Return how many stretches of the long time one replication has."""
     return max(3, math.ceil(STRETCHES / replications))
 
 
 def drift(series: Sequence[Floats]) -> Drift:
-    """How a queue moves, from samples of each replication at equal steps of time, after the warm-up."""
+    """Measure how a queue moves, from samples of each replication at equal steps of time after the warm-up."""
     if not series:
         raise ValueError("needs the samples of one or more replications")
     n = min(len(x) for x in series)
@@ -119,5 +119,5 @@ def drift(series: Sequence[Floats]) -> Drift:
 
 
 def _mean_square(x: Floats, lag: int) -> float:
-    """D(lag)."""
+    """Return D(lag)."""
     return float(np.mean((x[:, lag:] - x[:, :-lag]) ** 2))

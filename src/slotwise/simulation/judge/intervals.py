@@ -28,7 +28,7 @@ FEW = 100  # waits, from which nothing can be learnt about how they are spread
 
 
 def mean_interval(values: Sequence[float], level: float = 0.95) -> Interval:
-    """The mean of values of 0 or more; of one value, with no interval (None, None)."""
+    """Return the mean of values of 0 or more. A single value has no interval (None, None)."""
     x = np.asarray(values, dtype=np.float64)
     mean = float(x.mean())
     if len(x) == 1 or not math.isfinite(mean):
@@ -65,7 +65,7 @@ def quantile_interval(
 
 
 def _first(below: NDArray[np.bool_]) -> float:
-    """The upper end of the first bin at which it is so; infinite where it never is."""
+    """Return the upper end of the first bin at which it is so; infinite where it never is."""
     if not below.any():
         return math.inf
     i = int(np.argmax(below))

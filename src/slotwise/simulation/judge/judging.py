@@ -34,7 +34,7 @@ def judge(
     is_trace: bool,
     time_unit: str | None = None,
 ) -> Judgement:
-    """`impossible`: the load is outside the capacity region, so theory has the last word."""
+    """Judge the runs. With `impossible` the load is outside the capacity region, so theory has the last word."""
     tables = _sampled(runs)
     steps = float(tables[0][1, 0] - tables[0][0, 0]) if len(tables[0]) > 1 else 1.0
     total = drift([table[:, 1] for table in tables]) if len(tables[0]) > 1 else UNKNOWN
@@ -68,8 +68,8 @@ def judge(
 
 
 def _sampled(runs: Sequence[Measurements]) -> list[Floats]:
-    """The series of each run after its warm-up, all with the same step: a step doubles with the length of a run, so runs that differ a
-    little may differ by a factor of two."""
+    """Return the series of each run after its warm-up, all with the same step. A step doubles with the length of a run,
+    so the steps of runs that differ a little may differ by a factor of two."""
     tables = [run.series for run in runs]
     steps = [float(table[1, 0] - table[0, 0]) if len(table) > 1 else 0.0 for table in tables]
     if not min(steps) > 0:

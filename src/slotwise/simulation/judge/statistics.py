@@ -39,7 +39,7 @@ class Interval(NamedTuple):
 
 
 def student_interval(values: ArrayLike, level: float = 0.95) -> Interval:
-    """The mean of independent values, with Student's interval; of one value, with no interval (None, None)."""
+    """Return the mean of independent values with Student's interval. A single value has no interval (None, None)."""
     x = _series(values)
     mean = float(x.mean())
     if len(x) == 1:
@@ -49,7 +49,7 @@ def student_interval(values: ArrayLike, level: float = 0.95) -> Interval:
 
 
 def paired_difference(first: ArrayLike, second: ArrayLike, level: float = 0.95) -> Interval:
-    """The mean of first[i] - second[i], where runs with the same i met the same jobs (common random numbers)."""
+    """Return the mean of first[i] - second[i], where runs with the same i met the same jobs (common random numbers)."""
     x, y = _series(first), _series(second)
     if len(x) != len(y):
         raise ValueError(f"{len(x)} and {len(y)} values are not pairs")
@@ -57,7 +57,7 @@ def paired_difference(first: ArrayLike, second: ArrayLike, level: float = 0.95) 
 
 
 def mser5(series: ArrayLike) -> int:
-    """How many of the first values to drop as warm-up: a multiple of 5, at most about half of the series."""
+    """Return how many of the first values to drop as warm-up: a multiple of 5, at most about half of the series."""
     x = _series(series)
     n = len(x) // 5
     if n < 2:
@@ -84,7 +84,7 @@ class BatchMeans(NamedTuple):
 
 
 def batch_means(series: ArrayLike, batches: int = 32, level: float = 0.95) -> BatchMeans:
-    """The mean of a stationary series with an interval, from at most `batches` (4 or more) equal stretches.
+    """Return the mean of a stationary series with an interval, from at most `batches` (4 or more) equal stretches.
 
     While the lag-1 correlation of the batch means is above its 95 % bound under independence, 1.645 / sqrt(n) for n
     stretches, and n is 16 or more, neighbours are joined. Values that do not fill the stretches are dropped from
@@ -118,7 +118,7 @@ class Moments:
 
 
 def moments(values: ArrayLike) -> Moments:
-    """The moments of the values."""
+    """Return the moments of the values."""
     x = np.asarray(values, dtype=np.float64)
     if len(x) == 0:
         return Moments()
@@ -127,7 +127,7 @@ def moments(values: ArrayLike) -> Moments:
 
 
 def merged(parts: Iterable[Moments]) -> Moments:
-    """The moments of all values together; merge in a fixed order for the same bits."""
+    """Return the moments of all values together. Merge in a fixed order for the same bits."""
     count, mean, m2 = 0, 0.0, 0.0
     for part in parts:
         if part.count == 0:

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 
 def within(t: float, n: int) -> float:
-    """P(|T| < t), t >= 0."""
+    """Return P(|T| < t), t >= 0."""
     theta = math.atan2(t, math.sqrt(n))
     sine, cosine = math.sin(theta), math.cos(theta)
     odd = n % 2
@@ -29,7 +29,7 @@ def within(t: float, n: int) -> float:
 
 @lru_cache(maxsize=256)
 def half_width(level: float, n: int) -> float:
-    """The t >= 0 with P(|T| < t) = level < 1.
+    """Return the t >= 0 with P(|T| < t) = level < 1.
 
     P is concave in t >= 0, so Newton's steps from 0 climb to the root and never pass it.
     """

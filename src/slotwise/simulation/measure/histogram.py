@@ -31,7 +31,7 @@ BINS = 3 + PER_OCTAVE * (MOST_EXPONENT - LEAST_EXPONENT)
 
 @kernel
 def bin_of(x: float) -> int:
-    """The bin of x; zero, and anything not above it, is in bin 0."""
+    """Return the bin of x. Zero, and anything not above it, is in bin 0."""
     if not x > 0.0:
         return 0
     if x < SMALL:
@@ -57,7 +57,7 @@ def quantiles(
     probs: Sequence[float],
     largest: float | None = None,
 ) -> list[float | None]:
-    """For each p, the value of rank max(1, ceil(p n)) among the n that were counted; None where n = 0.
+    """Return for each p the value of rank max(1, ceil(p n)) among the n that were counted, or None if n = 0.
 
     It lies in the same bin as that value, placed by its rank within the bin. `largest`, where it is known, bounds
     what is returned; in a bin without an upper edge, without it, the lower edge is returned.
@@ -98,7 +98,8 @@ def with_waiting(ended: NDArray[np.int64], unended: NDArray[np.int64]) -> NDArra
 def censored_quantiles(
     ended: NDArray[np.int64], unended: NDArray[np.int64], probs: Sequence[float], largest: float | None = None
 ) -> list[float | None]:
-    """Like `quantiles`, but some were still going on; infinite where so many were that the quantile is not known yet."""
+    """Return quantiles as `quantiles` does, but some waits were still going on. A quantile that is not known yet is
+    infinite."""
     if not unended.any():
         return quantiles(ended, EDGES, probs, largest)
     all_ = int(ended.sum() + unended.sum())

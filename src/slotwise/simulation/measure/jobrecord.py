@@ -26,8 +26,8 @@ Rows = NDArray[np.float64]  # (n, 6 + R): a row of the meter for each job, then 
 
 
 def job_frame(rows: Rows, type_names: tuple[str, ...]) -> pl.DataFrame:
-    """arrival, start, end, server, type, duration, in order of arrival. `start` and `server` are null for a waiting
-    job, `end` also for a running one. Of a job that a failing server threw back the last start is given."""
+    """Return arrival, start, end, server, type and duration, in order of arrival. `start` and `server` are null for
+    a waiting job, `end` also for a running one. For a job that a failing server threw back it is the last start."""
     import polars as pl
 
     types = pl.Series("type", [type_names[int(j)] for j in rows[:, ROW_TYPE]], pl.String)
@@ -39,7 +39,8 @@ def job_frame(rows: Rows, type_names: tuple[str, ...]) -> pl.DataFrame:
 
 
 def job_trace(rows: Rows, resources: tuple[str, ...], name: str) -> Trace:
-    """The same jobs as a trace: what came, for how long, and what each asked for; its origin is 0, or the first arrival before it."""
+    """Return the same jobs as a trace: when they came, their durations and demands. Its origin is 0, or the first
+    arrival before it."""
     import polars as pl
 
     from slotwise.workloads.traces import Trace, TraceMeta

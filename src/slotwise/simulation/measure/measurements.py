@@ -76,7 +76,7 @@ class Measurements:
         return self.series[:, 1]
 
     def same_as(self, other: Measurements) -> bool:
-        """Whether every figure but the time it took is equal to the last bit."""
+        """Return whether every figure but the time it took is equal to the last bit."""
         for name, mine in vars(self).items():
             theirs = getattr(other, name)
             if name in ("seconds", "setup"):
@@ -99,8 +99,9 @@ def mean_wait(sums: NDArray[np.float64], bins: NDArray[np.int64], waiting: NDArr
 def wait_figures(
     sums: NDArray[np.float64], bins: NDArray[np.int64], waiting: NDArray[np.int64]
 ) -> dict[str, float | None]:
-    """mean, p50, p95, p99 and max from sums (rows may be added up) and histograms; `waiting` is the histogram of
-    jobs that have not started. Infinite: so many wait that it is not known yet. None: no job arrived."""
+    """Return mean, p50, p95, p99 and max from sums (rows may be added up) and histograms. `waiting` is the
+    histogram of jobs that have not started. Infinite: so many jobs wait that the figure is not known yet. None:
+    no job arrived."""
     values = censored_quantiles(bins, waiting, list(PROBABILITIES.values()), largest=float(sums[LARGEST]))
     mean = mean_wait(sums, bins, waiting)
     figures: dict[str, float | None] = {"mean": None if np.isnan(mean) else mean}
@@ -110,7 +111,7 @@ def wait_figures(
 
 
 def add_up(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rows of `wait_sums` as one: counts and sums add, the largest stays the largest."""
+    """Add up rows of `wait_sums`: counts and sums add, the largest stays the largest."""
     total = sums.sum(axis=0)
     total[LARGEST] = sums[:, LARGEST].max()
     return np.asarray(total)
@@ -126,7 +127,8 @@ def read(
     drew: bool,
     demands: Sequence[NDArray[np.int64]] = (),
 ) -> Measurements:
-    """The figures of a finished run; `taken` are the seconds of the run and of setting it up, `demands` are what recorded jobs asked for, where that is not their types' demand."""
+    """Read the figures of a finished run. `taken` are the seconds of the run and of its setup. `demands` are the
+    demands of recorded jobs, if these are not their types' demands."""
     s: Any = store.state
     now, happened = float(agenda.record.now), agenda.record
     m, a = meters.record, meters.arrays
@@ -176,7 +178,7 @@ def read(
 
 
 def _recorded(store: Store, meters: MeterStore, demands: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
-    """The rows of all jobs that came, and what each asked for, in the units of the scenario."""
+    """Return the rows of all jobs that came, and what each asked for, in the units of the scenario."""
     rows = meters.arrays["rows"][: int(meters.record.n_rows)]
     asked = np.concatenate(demands)[: len(rows)] if demands else store.sizes.demand[rows[:, ROW_TYPE].astype(int)]
     return np.hstack([rows, asked / 10.0 ** np.array(store.sizes.digits)])

@@ -59,7 +59,7 @@ def advance(s: st.State, a: Agenda, m: Meter, now: float) -> None:
 
 @kernel
 def note_arrival(m: Meter, i: int, j: int, now: float, service: float) -> None:
-    """A job has come that takes the number i."""
+    """Note that a job has come that takes the number i."""
     if m.recording:
         row = rows(m)[natural(m.n_rows)]
         row_of(m)[i] = m.n_rows
@@ -69,7 +69,7 @@ def note_arrival(m: Meter, i: int, j: int, now: float, service: float) -> None:
 
 @kernel
 def note_end(m: Meter, i: int, j: int, now: float) -> None:
-    """Job i of type j ends."""
+    """Note that job i of type j ends."""
     shift(m)[j] -= now - m.added_until
     if m.recording:
         rows(m)[natural(row_of(m)[i]), ROW_END] = now
@@ -77,7 +77,7 @@ def note_end(m: Meter, i: int, j: int, now: float) -> None:
 
 @kernel
 def note_start(s: st.State, a: Agenda, m: Meter, i: int, now: float, oldest: int) -> None:
-    """Job i starts; `oldest` is the sequence number of the oldest job that still waits."""
+    """Note that job i starts. `oldest` is the sequence number of the oldest job that still waits."""
     j, stay = natural(st.jobs(s)[i, st.TYPE]), stays(a)[i]
     shift(m)[j] += now - m.added_until
     m.overtakes += st.sequence(s)[i] > oldest
@@ -90,8 +90,8 @@ def note_start(s: st.State, a: Agenda, m: Meter, i: int, now: float, oldest: int
 
 @kernel
 def measure_wait(m: Meter, j: int, arrival: float, thrown_back: float, service: float, now: float) -> None:
-    """A job of type j starts. Only waits of jobs that came after the warm-up count. For a job requeued by a failing
-    server the wait before its first start counts; later waiting counts in the queue."""
+    """Add the wait of a job of type j that starts. Only waits of jobs that came after the warm-up count. For a job
+    requeued by a failing server the wait before its first start counts; later waiting counts in the queue."""
     if arrival < m.measured_from or thrown_back >= arrival:
         queue_area(m)[j] += now - max(arrival, thrown_back, m.measured_from)
         return
@@ -113,8 +113,9 @@ def measure_wait(m: Meter, j: int, arrival: float, thrown_back: float, service: 
 
 @kernel
 def note_wait(m: Meter, j: int, wait: float) -> None:
-    """A job of type j has waited: to be counted in its histogram. With many types these are more than a cache holds, and the loop would stand still
-    for nearly each of them; of many that are counted together, one does not wait for the other."""
+    """Keep the wait of a type-j job, to be counted in its histogram with many others. With many types the
+    histograms are more than a cache holds, and the loop would stand still for nearly each wait. Counted
+    together, no wait is delayed by the cache miss of another."""
     noted(m)[natural(m.n_noted)] = j * BINS + bin_of(wait)
     m.n_noted += 1
     if m.n_noted == NOTED:
@@ -132,7 +133,7 @@ def count_waits(m: Meter) -> None:
 
 @kernel
 def note_lost(m: Meter, i: int, work: float) -> None:
-    """A failing server threw job i back; `work` is what it had done."""
+    """Note that a failing server threw job i back, after so much `work`."""
     m.lost += 1
     m.lost_work += work
     m.oldest = -1  # it may be older than who was the oldest
@@ -143,8 +144,8 @@ def note_lost(m: Meter, i: int, work: float) -> None:
 
 @kernel
 def oldest_waiting(s: st.State, m: Meter) -> int:
-    """The sequence number of the job that has waited longest; NEVER if no job waits, or queues belong to servers. Who comes is younger than all who
-    wait, so it stays the same one until that starts."""
+    """Return the sequence number of the job that has waited longest. Return NEVER if no job waits, or if queues
+    belong to servers. A new job is younger than all waiting jobs, so the oldest stays the same until it starts."""
     if s.keeps_line:
         return oldest_born(s, NEVER)
     if s.n_waiting == 0 or s.own_queues:
@@ -197,7 +198,7 @@ def add_up_capacity(s: st.State, m: Meter, now: float) -> None:
 
 @kernel
 def change_capacity(s: st.State, m: Meter, c: int, sign: int, now: float) -> None:
-    """A server of class c comes (+1) or goes (-1)."""
+    """Count a server of class c that comes (+1) or goes (-1)."""
     add_up_capacity(s, m, now)
     m.servers_now += sign
     for r in range(s.n_resources):
@@ -206,7 +207,7 @@ def change_capacity(s: st.State, m: Meter, c: int, sign: int, now: float) -> Non
 
 @kernel
 def take_sample(s: st.State, m: Meter) -> None:
-    """One row of the time series; when the buffer is full every second row goes and the step doubles."""
+    """Write one row of the time series. When the buffer is full, drop every second row and double the step."""
     table = samples(m)
     if m.n_samples == SAMPLES:
         for n in range(1, SAMPLES // 2):
@@ -228,7 +229,7 @@ def take_sample(s: st.State, m: Meter) -> None:
 
 @kernel
 def start_measuring(s: st.State, m: Meter, now: float) -> None:
-    """The warm-up is over: forget what was added up."""
+    """Forget what was added up: the warm-up is over."""
     add_up(s, m, now)
     m.warm = 1
     m.measured_from = now

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from slotwise.compiler.kernel import kernel
 from slotwise.compiler.views import float_rows, floats, int_rows, ints
+from slotwise.core.records import RecordStore, dtype_of
 from slotwise.simulation.measure.histogram import BINS
-from slotwise.simulation.measure.records import RecordStore, dtype_of
 
 SAMPLES = 1024  # of the queues in a run, at most; then every second one is dropped
 FIRST_COLUMNS = 4  # of `samples`: time, waiting, running, stalled; then the queue of each type

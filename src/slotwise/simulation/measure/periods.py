@@ -39,7 +39,7 @@ class Length(NamedTuple):
 
 
 def whole_periods(period: float, rate: float, events: int, warmup: float) -> Length:
-    """At least so many events, and so many periods."""
+    """Return a length of at least so many events, and so many periods."""
     if 2 * rate * period * LEAST_PERIODS > MOST_EVENTS:
         raise InputError(
             f"{LEAST_PERIODS} periods are {2 * rate * period * LEAST_PERIODS:,.0f} events: too long to run unasked",
@@ -51,14 +51,15 @@ def whole_periods(period: float, rate: float, events: int, warmup: float) -> Len
 
 
 def _phases(run: Measurements, period: float) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Of each sample: its phase, and whether it is after the warm-up."""
+    """Return for each sample its phase, and whether it is after the warm-up."""
     times = run.series[:, 0]
     phase = np.minimum((np.mod(times, period) / period * PHASES).astype(np.int64), PHASES - 1)
     return phase, times >= run.ended - run.measured
 
 
 def _means(runs: Sequence[Measurements], period: float) -> tuple[Floats, NDArray[np.int64]]:
-    """Of each phase: the mean of each column over the measured samples of all runs, and how many there were."""
+    """Return for each phase the mean of each column over the measured samples of all runs, and the number of
+    samples."""
     columns = runs[0].series.shape[1]
     sums, counts = np.zeros((PHASES, columns)), np.zeros(PHASES, np.int64)
     for run in runs:
@@ -69,7 +70,8 @@ def _means(runs: Sequence[Measurements], period: float) -> tuple[Floats, NDArray
 
 
 def without_rhythm(runs: Sequence[Measurements], period: float | None) -> Sequence[Measurements]:
-    """The same runs with the rhythm taken out of their samples; as they are where rates do not change."""
+    """Return the runs with the rhythm taken out of their samples. If rates do not change, return the runs as they
+    are."""
     if period is None:
         return runs
     means, counts = _means(runs, period)
@@ -100,13 +102,13 @@ class QueueOverPeriod:
         return at * self.period / len(self.mean), (at + 1) * self.period / len(self.mean)
 
     def in_words(self, time_unit: str | None) -> str:
-        """How long the queue is when it is longest."""
+        """Return how long the queue is when it is longest."""
         start, end = self.when
         between = f"from {start:.4g} to {end:.4g} of each {with_unit(f'{self.period:g}', time_unit)}"
         return f"the queue is longest {between}, {number(self.peak)} jobs on average"
 
     def as_dict(self) -> dict[str, object]:
-        """For programs."""
+        """Return plain values for programs."""
         return {
             "period": self.period,
             "peak": self.peak,
@@ -116,7 +118,7 @@ class QueueOverPeriod:
 
 
 def queue_over_period(runs: Sequence[Measurements], period: float | None) -> QueueOverPeriod | None:
-    """None where rates do not change."""
+    """Return the queue over a period, or None if rates do not change."""
     if period is None or not runs:
         return None
     means, counts = _means(runs, period)

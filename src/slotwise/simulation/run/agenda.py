@@ -15,7 +15,7 @@ from slotwise.compiler.kernel import kernel
 from slotwise.compiler.views import float_rows, ints, natural, prefetch
 from slotwise.core import chance
 from slotwise.core import state as st
-from slotwise.simulation.measure.records import RecordStore, dtype_of
+from slotwise.core.records import RecordStore, dtype_of
 from slotwise.simulation.run.ends import grown, insert, put, room
 
 NONE = -1  # in place of a leaf of the tree of ends, or of a server: there is none
@@ -89,7 +89,8 @@ def spare(a: Agenda) -> NDArray[np.int64]:
 
 @kernel
 def expect_end(a: Agenda, i: int, end: float, leaf: int) -> None:
-    """Job i runs until then. It takes over `leaf` from a job that has just ended, or another one where there is none."""
+    """Expect the end of job i then. It takes over `leaf` from a job that has just ended; without one it gets
+    another leaf."""
     if leaf != NONE:
         put(ends(a), a.root, a.leaves + leaf, i, end)
     else:
@@ -100,7 +101,7 @@ def expect_end(a: Agenda, i: int, end: float, leaf: int) -> None:
 
 @kernel
 def forget_end(a: Agenda, leaf: int) -> None:
-    """The leaf is free now."""
+    """Free the leaf."""
     put(ends(a), a.root, a.leaves + leaf, 0, math.inf)
     spare(a)[natural(a.n_spare)] = leaf
     a.n_spare += 1
@@ -123,7 +124,7 @@ def free_leaf(a: Agenda) -> int:
 
 @kernel
 def look_ahead(s: st.State, a: Agenda, leaf: int) -> None:
-    """A job has left this leaf of the tree of ends. Prefetch the jobs that end next.
+    """Prefetch the jobs that end next, after a job has left this leaf of the tree of ends.
 
     The first job of the sixteenth of the tree around the leaf ends within some sixteen completions, the first of
     its quarter sooner."""
@@ -163,7 +164,8 @@ def prefetch_server(s: st.State, i: int) -> None:
 
 @kernel
 def draw_tick(a: Agenda, rate: float, now: float, ticked: bool) -> None:
-    """When the policy's clock rings next. An exponential clock forgets, so it may be drawn anew after every event."""
+    """Draw when the policy's clock rings next. An exponential clock forgets, so it may be drawn anew after every
+    event."""
     if rate > 0.0:
         a.next_tick = now - math.log(1.0 - chance.uniform(a)) / rate  # type: ignore[arg-type]
     elif ticked:

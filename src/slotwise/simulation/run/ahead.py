@@ -64,8 +64,9 @@ _helping = False
 def pieces_of(
     policy: Policy, hooks: Iterable[str], drivers: Iterable[str], *, everything: bool = False
 ) -> list[str]:
-    """What a policy with these hooks and drivers needs: what takes longest at both ends, from which it is taken, so that the last to be compiled are
-    small. Of a policy that is not written for the compiler only the drivers."""
+    """Return the pieces that a policy with these hooks and drivers needs. Pieces are taken from both ends of the
+    list, and those that take longest stand there, so that the last to be compiled are small. Of a policy that is
+    not written for the compiler return the drivers only."""
     first, *others = [getattr(policy, name) or getattr(policy, HOOKS[name]) for name in hooks]
     late = linked_late(policy, everything)
     half = (len(late) + 1) // 2
@@ -75,13 +76,13 @@ def pieces_of(
 
 
 def function_of(piece: str) -> Any:
-    """The function that the piece is."""
+    """Return the function of the piece."""
     module, _, name = piece.partition(":")
     return getattr(importlib.import_module(module), name)
 
 
 def missing(pieces: Iterable[str]) -> list[str]:
-    """Those that are not in the cache."""
+    """Return the pieces that are not in the cache."""
     if not JIT or _helping:
         return []
     found = [piece for piece in dict.fromkeys(pieces) if piece not in _known and not in_cache(piece)]
@@ -90,12 +91,12 @@ def missing(pieces: Iterable[str]) -> list[str]:
 
 
 def in_cache(piece: str) -> bool:
-    """Whether it has been compiled."""
+    """Return whether the piece has been compiled."""
     return all(is_compiled(kernel) for kernel in ((function_of(piece),) if ":" in piece else DRIVERS[piece]))
 
 
 def compile_pieces(pieces: Sequence[str]) -> None:
-    """Have those compiled that are not in the cache. Ctrl-C ends the helpers at once."""
+    """Compile the pieces that are not in the cache, by helpers. Ctrl-C ends the helpers at once."""
     with _lock:
         if wanted := missing(pieces):
             helpers = _Helpers(wanted)
@@ -107,7 +108,7 @@ def compile_pieces(pieces: Sequence[str]) -> None:
 
 
 def help_others() -> None:
-    """This process is one of the helpers, and asks for none."""
+    """Make this process one of the helpers, which asks for none itself."""
     global _helping
     _helping = True
 
@@ -133,7 +134,7 @@ class _Helpers:
             listener(self._total + 1, self._total, "")
 
     def _start(self) -> None:
-        """As many as there are cores for; none where there is no interpreter to start."""
+        """Start as many helpers as there are cores for. Without an interpreter to start, start none."""
         if not sys.executable:
             return
         plain = {**os.environ, "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING": "1"}  # thousands that are never shown

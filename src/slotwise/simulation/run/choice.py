@@ -23,19 +23,21 @@ class Choice:
 
     @classmethod
     def of(cls, scenario: Scenario, policy: PolicyLike | None = None, /, **options: Any) -> Choice:
-        """The scenario's own policy, or another. The options of a scenario are for its own policy; those given here go first."""
+        """Return the scenario's own policy, or another. The options of a scenario are for its own policy; options
+        given here go first."""
         chosen = scenario.policy.name if policy is None else policy
         own = scenario.policy.options if chosen == scenario.policy.name else {}
         return cls(chosen, {**own, **options})
 
     def make(self) -> Policy:
-        """A new instance. Mistakes in the options are seen here."""
+        """Return a new instance. A mistake in the options raises an error here."""
         if isinstance(self.policy, str):
             return make_policy(self.policy, **self.options)
         return self.policy(**self.options)
 
     def make_for(self, jobs: Jobs) -> Policy:
-        """A new instance for these jobs: with their users' estimates where they bring some and the policy wants them."""
+        """Return a new instance for these jobs: with their users' estimates if the jobs have some and the policy
+        wants them."""
         policy = self.make()
         return policy.with_estimates() if jobs.has_estimates else policy
 

@@ -40,7 +40,7 @@ def run(
     due: NDArray[np.float64],
     happens: NDArray[np.int64],
 ) -> int:
-    """As `run_jobs`, with server events in columns as well: when each is due and what happens."""
+    """Run as `run_jobs` does, with server events in columns as well: when each is due and what happens."""
     while a.at_server_event < a.n_server_events:
         next_event = due[a.at_server_event]
         what = run_jobs(s, a, m, arrive, complete, tick, time, job_type, service, demands, expected, next_event)
@@ -70,7 +70,7 @@ def happen(
 def server_event(
     s: st.State, a: Agenda, m: Meter, kind: int, server: int, c: int, now: float, arrive: Any, join: Any, leave: Any
 ) -> None:
-    """A server joins, drains or fails; one that is not there cannot fail, one that is there cannot join."""
+    """Let a server join, drain or fail. An absent server cannot fail, and a present server cannot join."""
     row = st.servers(s)[server]
     steps.begin(s)
     if kind == JOIN and (row[st.STATUS] == st.ABSENT or (row[st.STATUS] == st.DRAINING and row[st.COUNT] == 0)):

@@ -23,7 +23,7 @@ Ends = NDArray[np.float64]
 
 
 def room(max_jobs: int) -> Ends:
-    """A tree in which no job runs."""
+    """Return a tree in which no job runs."""
     leaves = 1 << max(1, (int(max_jobs) - 1).bit_length())
     raw = np.full(4 * leaves + 8, np.inf)
     first = -raw.ctypes.data % 64 // 8
@@ -34,7 +34,7 @@ def room(max_jobs: int) -> Ends:
 
 @kernel
 def put(tree: Ends, root: int, at: int, i: int, end: float) -> None:
-    """Node `at`, a leaf, is job i's, which ends then; infinite: the leaf is free."""
+    """Let node `at`, a leaf, be job i's, which ends then. Infinite: the leaf is free."""
     at, whose = natural(at), float(i)
     tree[at, 0] = end
     tree[at, 1] = whose
@@ -51,7 +51,7 @@ def put(tree: Ends, root: int, at: int, i: int, end: float) -> None:
 
 @kernel
 def insert(tree: Ends, root: int, at: int, i: int, end: float) -> None:
-    """The same for a leaf that was free: the way up may end early."""
+    """Do the work of `put` for a leaf that was free: the way up may end early."""
     at, whose = natural(at), float(i)
     tree[at, 0] = end
     tree[at, 1] = whose
@@ -64,7 +64,7 @@ def insert(tree: Ends, root: int, at: int, i: int, end: float) -> None:
 
 
 def grown(tree: Ends, max_jobs: int) -> Ends:
-    """The same ends, at the same leaves, in a larger tree."""
+    """Return the same ends, at the same leaves, in a larger tree."""
     larger, leaves = room(max_jobs), len(tree) // 2
     for leaf in np.flatnonzero(np.isfinite(tree[leaves:, 0])):
         end, i = tree[leaves + leaf]

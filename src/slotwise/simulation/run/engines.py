@@ -31,7 +31,7 @@ class Replications:
     replications: Sequence[int]
 
     def one(self, replication: int) -> Task:
-        """One of them."""
+        """Return one of the tasks."""
         return replace(self.task, replication=replication)
 
 
@@ -61,7 +61,7 @@ class Workers:
 
     @contextmanager
     def open(self) -> Iterator[Executor]:
-        """Something that takes work."""
+        """Open an executor for tasks."""
         if self.name == "threads":
             with ThreadPoolExecutor(max_workers=self.workers or os.cpu_count() or 1) as pool:
                 yield pool
@@ -172,7 +172,7 @@ class _Work:
                 self.begin(pool, follower)
 
     def hear(self, key: Key, share: float) -> None:
-        """How far a replication is."""
+        """Hear how far a replication is."""
         if self.on_progress is None:
             return
         with self.lock:

@@ -44,6 +44,8 @@ from slotwise.simulation.run.agenda import (
 )
 
 DONE, MORE_JOBS, MORE_ROOM, SERVER_EVENT, MORE_SERVER_EVENTS, FAULT = 0, 1, 2, 3, 4, 5
+# what is due next
+AN_ARRIVAL, A_COMPLETION, A_SERVER_EVENT, A_TICK = 0, 1, 2, 3
 NEAR = 20_000  # with more jobs the state is larger than a processor's own cache, and it pays to look ahead
 
 
@@ -62,7 +64,7 @@ def run_jobs(
     expected: NDArray[np.float64],
     next_event: float,
 ) -> int:
-    """Go on until something is wanted, or a server event is due; returns what."""
+    """Run until the caller must act, and return why: one of DONE to FAULT."""
     tree, far = ends(a), s.max_jobs > NEAR
     while True:
         if a.at_job == a.n_jobs:
@@ -73,56 +75,45 @@ def run_jobs(
             start_measuring(s, m, a.now)
         at = natural(a.at_job)
         now = time[at]
-        what = 0
+        due = AN_ARRIVAL
         root = natural(a.root)
         if tree[root, 0] <= now:
             now = tree[root, 0]
-            what = 1
+            due = A_COMPLETION
         if next_event < now:
             now = next_event
-            what = 2
+            due = A_SERVER_EVENT
         # without arrivals and waiting jobs, no tick can start a job
         if a.next_tick < now and (now < math.inf or s.n_waiting > 0):
             now = a.next_tick
-            what = 3
+            due = A_TICK
         if not m.warm and a.warm_time > a.now and now > a.warm_time:
             advance(s, a, m, a.warm_time)  # the measurement starts at this very time, between two events
             continue
         if now > a.limit_time:
             advance(s, a, m, a.limit_time)
             return DONE
-        if what == 2:
+        if due == A_SERVER_EVENT:
             return SERVER_EVENT
-        if what == 0 and (s.n_free_jobs == 0 or m.n_rows == m.max_rows):
+        if due == AN_ARRIVAL and (s.n_free_jobs == 0 or m.n_rows == m.max_rows):
             return MORE_ROOM
         advance(s, a, m, now)
         s.now = now
         leaf = server = NONE
-        if what == 1:
+        if due == A_COMPLETION:
             i = natural(int(tree[root, 1]))
             leaf, server = int(stays(a)[i, LEAF]), natural(st.jobs(s)[i, st.SERVER])
             note_end(m, i, natural(st.jobs(s)[i, st.TYPE]), now)
             steps.complete(s, i, complete)
             a.completions += 1
-        elif what == 0:
-            i, j = natural(s.free_job), natural(job_type[at])
-            stay = stays(a)[i]
-            stay[ARRIVAL] = now
-            stay[DURATION] = service[at]
-            stay[THROWN_BACK] = -math.inf
-            note_arrival(m, i, j, now, service[at])
-            if s.actual:
-                for r in range(s.n_resources):
-                    st.job_demand(s)[i, r] = demands[at, r]
-            if s.keeps_times:
-                st.job_times(s)[i, 0] = expected[at]
-            a.at_job += 1
-            a.arrivals += 1
+        elif due == AN_ARRIVAL:
+            j = natural(job_type[at])
+            write_arrival(s, a, m, now, j, at, service, demands, expected)
             steps.submit(s, j, arrive, False)
         else:
             a.ticks += 1
             steps.tick(s, tick)
-        close_event(s, a, m, now, leaf, what == 3)
+        close_event(s, a, m, now, leaf, due == A_TICK)
         if leaf != NONE:
             if far:
                 look_ahead(s, a, leaf)
@@ -130,6 +121,34 @@ def run_jobs(
                 take_away(s, a, m, server)
         if s.failed:
             return FAULT
+
+
+@kernel
+def write_arrival(
+    s: st.State,
+    a: Agenda,
+    m: Meter,
+    now: float,
+    j: int,
+    at: int,
+    service: NDArray[np.float64],
+    demands: NDArray[np.int64],
+    expected: NDArray[np.float64],
+) -> None:
+    """Write what the columns say of the arriving job, at `at`, into the row that it will have. Count it."""
+    i, at = natural(s.free_job), natural(at)
+    stay = stays(a)[i]
+    stay[ARRIVAL] = now
+    stay[DURATION] = service[at]
+    stay[THROWN_BACK] = -math.inf
+    note_arrival(m, i, j, now, service[at])
+    if s.actual:
+        for r in range(s.n_resources):
+            st.job_demand(s)[i, r] = demands[at, r]
+    if s.keeps_times:
+        st.job_times(s)[i, 0] = expected[at]
+    a.at_job += 1
+    a.arrivals += 1
 
 
 @kernel
@@ -153,6 +172,6 @@ def close_event(s: st.State, a: Agenda, m: Meter, now: float, leaf: int, ticked:
 
 @kernel
 def take_away(s: st.State, a: Agenda, m: Meter, server: int) -> None:
-    """A drained server, empty, leaves; until now its jobs used it, so until now its capacity counts."""
+    """Let a drained server that is empty leave. Its jobs used it until now, so its capacity counts until now."""
     server_steps.remove(s, server)
     change_capacity(s, m, int(st.servers(s)[server, st.CLASS]), -1, a.now)

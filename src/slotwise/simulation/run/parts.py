@@ -70,7 +70,7 @@ def _simulate(*settings: str) -> None:
 
 
 def _schedule() -> None:
-    """Every verb."""
+    """Compile every verb."""
     scenario = load_scenario("example1")
     scheduler = Scheduler(scenario.cluster, scenario.types, Eager())
     kind, (server, *_) = scenario.types[0].name, scheduler.servers
@@ -88,7 +88,7 @@ def _schedule() -> None:
 
 
 def _rest() -> None:
-    """What is only needed where there is much of something: otherwise plain Python does it."""
+    """Compile what only large problems need; plain Python does the work of small ones."""
     one, row = np.ones((1, 1), np.int64), np.ones(1, np.int64)
     lattice.walk(one, row, True, 1, row.copy(), row.copy(), one.copy())
     simplex.maximise(np.array([[1, 1], [-1, 0]]), np.arange(2), 1)
@@ -101,7 +101,7 @@ def _rest() -> None:
 
 
 def main() -> None:
-    """One piece a line; answered by a line when it is done."""
+    """Compile one piece for each line, and answer each with a line."""
     ahead.help_others()
     gc.disable()  # a tenth of the time; a helper does not live long
     for line in sys.stdin:

@@ -88,13 +88,13 @@ class Task:
         return self.scenario.workload.trace is not None and not failing and not self.jobs.running
 
     def make_policy(self) -> Policy:
-        """A new instance of its policy. Jobs of a live situation may not have said how long they run: then no job's
-        duration is told."""
+        """Return a new instance of its policy. Jobs of a live situation may have no known duration. Then the policy
+        is told no duration."""
         return self.choice.make_for(self.jobs) if self.start is None else self.choice.make()
 
     def same_again(self, first: Measurements) -> bool:
-        """Whether every other replication would be like the first: nothing is left to chance. (A policy of the user's own may draw
-        unseen.)"""
+        """Return whether every other replication would be like the first, because nothing is random. (A user's own
+        policy may draw unseen.)"""
         return self.repeats and not first.drew and self.choice.shipped
 
 
@@ -124,7 +124,7 @@ class Prepared(NamedTuple):
 
 
 def make_store(task: Task, max_servers: int, *, servers_change: bool = False) -> Store:
-    """The state before any server has joined."""
+    """Return the state before any server has joined."""
     scenario, jobs, policy = task.scenario, task.jobs, task.make_policy()
     _check_estimates(policy, jobs)
     return Store(
@@ -177,13 +177,13 @@ def prepare(task: Task) -> Prepared:
 
 
 def _drawn(store: Store, agenda: AgendaStore) -> Any:
-    """Where the random numbers stand."""
+    """Return where in the stream the random numbers are."""
     state: Any = store.state
     return chance.words(state), chance.words(agenda.record)
 
 
 def pieces_of(task: Task) -> list[str]:
-    """What is to be compiled for it."""
+    """Return the pieces that are to be compiled for the task."""
     cluster = task.scenario.cluster
     changes = cluster.events or any(server.failures is not None for server in cluster.servers)
     drivers = [ahead.LOOP, *([ahead.CHURN] if changes else [])]
@@ -263,7 +263,7 @@ _Never = Chunk(np.full(1, np.inf), np.zeros(1, np.int64), np.zeros(1), None)
 
 
 def _demands(chunk: Chunk, store: Store) -> NDArray[np.int64]:
-    """What each job really asks for: its own demand, or its type's."""
+    """Return the demand of each job: its own, or its type's."""
     if not store.state.actual:
         return np.zeros((1, store.state.n_resources), np.int64)
     if chunk.demand is not None:
@@ -272,7 +272,7 @@ def _demands(chunk: Chunk, store: Store) -> NDArray[np.int64]:
 
 
 def _expected(chunk: Chunk, store: Store) -> NDArray[np.float64]:
-    """How long each job is expected to run: the truth, or its user's estimate."""
+    """Return how long each job is expected to run: the truth, or its user's estimate."""
     return chunk.estimate if store.policy.uses_estimates and chunk.estimate is not None else chunk.duration
 
 
@@ -325,7 +325,8 @@ class _Limits:
         meter.slowdown_floor = 0.01 * jobs.typical_service
 
     def to_come(self, agenda: Any) -> int:
-        """About so many jobs will still come, at least 1. Of events every second is an arrival, unless queues grow."""
+        """Return about how many jobs will still come, at least 1. Of events every second is an arrival, unless
+        queues grow."""
         if self.events is not None:
             left = (self.events - agenda.events) / 2
         elif self.jobs is not None:
@@ -335,7 +336,7 @@ class _Limits:
         return max(1, math.ceil(min(left, 2.0**62)))
 
     def done(self, agenda: Any, now: float) -> float:
-        """The share of the run that is done."""
+        """Return the share of the run that is done."""
         if self.events is not None:
             return float(agenda.events / self.events)
         if self.jobs is not None:

@@ -36,13 +36,13 @@ Runs = list[tuple[Measurements, ...]]
 
 
 def is_open(task: Task) -> bool:
-    """Whether the scenario leaves the length of its runs to us."""
+    """Return whether the scenario does not set the length of its runs."""
     run = task.scenario.run
     return run.events is None and run.jobs is None and run.until is None and task.jobs.count is None
 
 
 def first_events(jobs: Jobs) -> int:
-    """Of one replication, to begin with."""
+    """Return the number of events of one replication in the first round."""
     span = SERVICES * jobs.longest_service
     return int(min(MOST_EVENTS, max(LEAST_EVENTS, 2 * jobs.rate * span)))
 
@@ -53,7 +53,7 @@ def run_until_clear(
     on_progress: OnProgress | None,
     result_of: Callable[[int, tuple[Measurements, ...]], Result],
 ) -> Finished:
-    """The replications of each task, as many and as long as it takes."""
+    """Run the replications of each task, as many and as long as its verdict and precision take."""
     events = max(first_events(task.jobs) for task in tasks)
     count = max(task.scenario.run.replications for task in tasks)
     runs: Runs = [() for _ in tasks]
@@ -92,8 +92,8 @@ def run_until_clear(
 
 
 def imprecise(result: Result) -> str:
-    """That the most events were run before the answer was as precise as asked for; nothing where it is, or where the scenario says how long
-    to run."""
+    """Return a sentence if the most events were run before the answer was as precise as asked for. If it is
+    precise, or the scenario sets the length, return nothing."""
     run = result.scenario.run
     given = (run.events, run.jobs, run.until, result.scenario.workload.trace)
     half, target = _precision(result)
@@ -107,14 +107,14 @@ def imprecise(result: Result) -> str:
 
 
 def _precision(result: Result) -> tuple[float, float]:
-    """Half of the interval of the mean queue, and what it should be at most."""
+    """Return half of the interval of the mean queue, and its goal."""
     queue = result.mean_queue
     half = (queue.high - queue.low) / 2 if queue.high is not None and queue.low is not None else 0.0
     return half, result.scenario.run.precision * max(queue.mean, SMALL * result.offered)
 
 
 def _wanted(result: Result, count: int) -> int:
-    """How many replications should be enough."""
+    """Return how many replications should be enough."""
     if count < PRECISE_RUNS:
         return PRECISE_RUNS
     half, target = _precision(result)

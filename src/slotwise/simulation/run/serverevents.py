@@ -54,7 +54,8 @@ class ServerEvents:
     def __init__(
         self, cluster: Cluster, seed: SeedSequence, present: Sequence[Present] | None = None, places: int = 0
     ) -> None:
-        """`present` are other servers than the cluster's own to begin with, with numbers below `places`."""
+        """Prepare the events. `present` are servers other than the cluster's own at the beginning, with numbers
+        below `places`."""
         counts = [server.count for server in cluster.servers]
         if present is None:
             self.classes = np.repeat(np.arange(len(counts)), counts)
@@ -109,8 +110,8 @@ class ServerEvents:
         return bool(self._queue)
 
     def next(self, count: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """The next events, this many or all that are left: when they are due, and what happens (kind, server, class). After the last one
-        comes one that is never due."""
+        """Return the next events, this many or all that are left: when they are due, and what happens (kind,
+        server, class). After the last event comes one that is never due."""
         found: list[tuple[float, int, int, int]] = []
         queue, turns, stay = self._queue, self._turns, self._stay
         while len(found) < count and self.next_time < np.inf:
@@ -135,7 +136,7 @@ class ServerEvents:
         return queue[0][0] if queue else np.inf
 
     def _stay(self, number: int, c: int, kind: int) -> float:
-        """How long it is until a server of class c fails, or has been repaired."""
+        """Draw the time until a server of class c fails, or has been repaired."""
         drawn = self._drawn.get(number)
         if not drawn:
             if number not in self._streams:

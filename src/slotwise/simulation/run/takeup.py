@@ -51,7 +51,7 @@ F8 = NDArray[np.float64]
 
 
 def choice_of(situation: Situation) -> Choice:
-    """The policy that the situation has, with its options."""
+    """Return the policy of the situation, with its options."""
     return Choice(situation.policy.name, situation.policy.options)
 
 
@@ -71,7 +71,7 @@ def check(scenario: Scenario, situation: Situation) -> None:
 
 
 def present(scenario: Scenario, situation: Situation) -> list[Present]:
-    """The servers that are there, draining ones included: number, class, whether it takes jobs."""
+    """Return the present servers, draining ones included: number, class, whether it takes jobs."""
     names = [server.name for server in scenario.cluster.servers]
     table = situation.servers
     found: list[Present] = []
@@ -89,7 +89,7 @@ def present(scenario: Scenario, situation: Situation) -> list[Present]:
 
 
 def relative(situation: Situation) -> Situation:
-    """The same with all times counted from its `now`."""
+    """Return the situation with all times counted from its `now`."""
     now, waiting, running, policy = situation.now, situation.waiting, situation.running, situation.policy
     made = make_policy(policy.name, **policy.options)
     return replace(
@@ -121,10 +121,10 @@ def take_up(
     `durations` says how long each job takes, waiting jobs first; the situation's own are then only what the policy is told."""
     before = situation.policy
     policy = store.policy
-    goes_on = policy.label == before.name and policy.options == type(policy)(**before.options).options
+    continues = policy.label == before.name and policy.options == type(policy)(**before.options).options
     register = Register()
     register.make_room(store.state.max_jobs)
-    rebuild(store, register, situation, types, scenario.cluster.servers, goes_on=goes_on)
+    rebuild(store, register, situation, types, scenario.cluster.servers, continues=continues)
     state: Any = store.state
     agenda.grow(state.max_jobs)
     meters.grow(state.max_jobs)
@@ -146,19 +146,19 @@ def take_up(
     )
     for number in numbers.tolist():
         loop.take_away(state, a, m, number)
-    if not goes_on:
+    if not continues:
         loop.close_event(state, a, m, 0.0, NONE, False)
 
 
 @kernel
 def _expect_ends(a: Agenda, first: int, ends: F8) -> None:
-    """Jobs from number `first` on end then."""
+    """Expect the ends of the jobs from number `first` on."""
     for n in range(len(ends)):
         expect_end(a, first + n, ends[n], NONE)
 
 
 def _record(store: Store, meters: MeterStore, arrivals: F8, durations: F8, W: int, started: list[float]) -> None:
-    """A row for each job that is there, in the order of their arrival."""
+    """Write a row for each present job, in the order of arrival."""
     m, n = meters.record, len(arrivals)
     while m.max_rows < n:
         meters.more_rows()
@@ -173,7 +173,8 @@ def _record(store: Store, meters: MeterStore, arrivals: F8, durations: F8, W: in
 
 
 def _durations(scenario: Scenario, types: Sequence[JobType], situation: Situation, rng: Generator) -> F8:
-    """How long each job takes in all: as the situation says, or drawn from the law of its type, given its age."""
+    """Return the whole duration of each job: as the situation says, or drawn from the law of its type, given its
+    age."""
     from slotwise.workloads.residuals import residuals  # with scipy.special, slow to import
 
     names = [job_type.name for job_type in types]

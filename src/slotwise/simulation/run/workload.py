@@ -12,7 +12,8 @@ from slotwise.workloads.window import JobsAtStart, in_words, window_of
 
 
 def jobs_of(scenario: Scenario, columns: Columns | None = None) -> Jobs:
-    """What arrives. `columns`: the cluster as the linear program of its capacity sees it, which learns from this."""
+    """Return the jobs that arrive. `columns` is the cluster as the linear program of its capacity region sees it;
+    it learns from this."""
     if scenario.workload.trace is not None:
         from slotwise.workloads.tracejobs import jobs_from_trace  # with Polars, slow to import
 
@@ -21,7 +22,8 @@ def jobs_of(scenario: Scenario, columns: Columns | None = None) -> Jobs:
 
 
 def window_words(scenario: Scenario, source: Jobs | None = None) -> str:
-    """Of a trace: what it offers, and what a run of it sees, as multiples of all servers; nothing of other workloads.
+    """Return what a trace offers, and what a run sees of it, as multiples of all servers. For other workloads
+    return nothing.
 
     `source`: the jobs of the scenario where they are known; otherwise the trace is read."""
     if scenario.workload.trace is None:

@@ -109,7 +109,7 @@ def _servers(intake: Intake, paths: list[Path], layout: list[str], memory_scale:
 
 
 def _split(intake: Intake, task_word: str, server_word: str) -> tuple[list[Path], list[Path]]:
-    """The files of tasks and of servers among what was given."""
+    """Return the files of tasks and of servers among what was given."""
     tasks: list[Path] = []
     servers: list[Path] = []
     for path in intake.paths:

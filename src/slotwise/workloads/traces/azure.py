@@ -150,7 +150,7 @@ def _rows(path: Path, query: str, schema: dict[str, Any]) -> pl.DataFrame:
 
 
 def _packing_machine(intake: Intake, vms: pl.DataFrame, kinds: pl.DataFrame, path: Path) -> str:
-    """The machine whose fractions are the demands: the one asked for, or the one that can host the most VMs."""
+    """Return the machine whose fractions are the demands: the one asked for, or the one that can host the most VMs."""
     hosts = vms.join(kinds, on="kind").group_by("machine").len().sort(["len", "machine"], descending=[True, False])
     if not hosts.height:
         raise InputError("has no VM whose type is in vmType", where=str(path))
@@ -164,8 +164,9 @@ def _packing_machine(intake: Intake, vms: pl.DataFrame, kinds: pl.DataFrame, pat
 
 
 def _read_packing(intake: Intake) -> Reading:
-    """A VM type has one demand vector per machine generation, as fractions of it; a trace has one per job. So the
-    trace is that of one generation (option `machine`); VMs that it cannot host are left out and counted."""
+    """Read one machine generation of the packing trace (option `machine`). A VM type has one demand vector per
+    generation, as fractions of it; a trace has one per job. VMs that the generation cannot host are left out and
+    counted."""
     if len(intake.paths) > 1:
         raise InputError("give one SQLite file; the ids of two files have nothing to do with each other")
     path = intake.paths[0]

@@ -43,7 +43,7 @@ def _schema(path: Path) -> pl.Schema:
 
 
 def _peek(path: Path, intake: Intake, separator: str) -> tuple[list[str], dict[str, str]]:
-    """The names of a table's columns, and of a CSV the fields of its first row."""
+    """Return the names of a table's columns, and of a CSV the fields of its first row."""
     if _is_parquet(path):
         return list(_schema(path)), {}
     first = next(blocks(path, intake.bad, size=1 << 16), None)
@@ -56,7 +56,7 @@ def _peek(path: Path, intake: Intake, separator: str) -> tuple[list[str], dict[s
 
 
 def _other_separator(names: list[str], separator: str) -> str:
-    """What to say where the header looks as if something else stands between its names."""
+    """Return what to say where the header looks as if something else stands between its names."""
     if len(names) == 1:
         for other, spelt in OTHER_SEPARATORS.items():
             if other != separator and other in names[0]:
@@ -65,7 +65,7 @@ def _other_separator(names: list[str], separator: str) -> str:
 
 
 def _mapping(intake: Intake, names: list[str], separator: str) -> dict[str, str]:
-    """Schema name -> column name."""
+    """Return the column name of each schema name."""
     known = {*TIMES, "duration", *OPTIONAL}
     given: Mapping[str, str] = intake.options.get("map", {})
     for name in given:
@@ -93,7 +93,7 @@ def _mapping(intake: Intake, names: list[str], separator: str) -> dict[str, str]
 
 
 def _check_dates(intake: Intake, mapping: dict[str, str], row: dict[str, str], unit: str) -> None:
-    """Dates where numbers are expected, or dates that could be read in two ways, are refused with the way out."""
+    """Refuse dates in place of numbers, and dates that can be read in two ways. Say what to do instead."""
     for name in TIMES:
         text = row.get(mapping.get(name, ""), "").strip()
         if unit in UNITS and times.looks_like_a_date(text):
@@ -129,7 +129,7 @@ def _fields(mapping: dict[str, str], texts: set[str]) -> list[RecordField]:
 
 
 def _read(intake: Intake, path: Path, mapping: dict[str, str], unit: str, separator: str) -> pl.DataFrame:
-    """The rows of one file, times and durations in seconds, null where a time is not told."""
+    """Return the rows of one file, times and durations in seconds, null where a time is not told."""
     texts = set() if unit in UNITS else set(TIMES)
     ready: set[str] = set()  # columns of a type that has its own unit
     if _is_parquet(path):
@@ -189,7 +189,7 @@ def _without_censored(intake: Intake, jobs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _unfinished(intake: Intake, jobs: pl.DataFrame, mapping: dict[str, str], last: float) -> pl.DataFrame:
-    """Jobs with no end: they run until the last moment of the table, and longer."""
+    """Return the jobs with no end: they run until the last moment of the table, and longer."""
     if not jobs.height:
         return jobs
     start = pl.col("start" if "start" in mapping else "arrival")

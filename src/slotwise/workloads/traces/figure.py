@@ -28,9 +28,8 @@ COLOURS = ("#2f6f9f", "#d9822b", "#3a8f5c", "#a854a8", "#b03a48", "#6b705c")
 
 
 def nice_width(span: float) -> float:
-    """20 minutes, as the paper has it, where that gives 24 to `MOST_WINDOWS` windows; else the nearest that
-    does.
-    """
+    """Return 20 minutes, as in the paper, if that gives 24 to `MOST_WINDOWS` windows, else the nearest width that
+    does."""
     if 24 <= span / 1200 <= MOST_WINDOWS:
         return 1200.0
     return float(next((w for w in WIDTHS if span / w <= MOST_WINDOWS), WIDTHS[-1]))
@@ -53,7 +52,7 @@ def _clock(span: float) -> tuple[float, str]:
 
 
 def in_use(trace: Trace, edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    """float64[len(edges), R]: the demand in use at each moment if every job started on its arrival."""
+    """Return the demand in use at each moment if every job started on its arrival: float64[len(edges), R]."""
     first = trace.arrival[0]
     start, demands = trace.arrival - first, trace.demands()
     end = start + trace.duration
@@ -64,7 +63,7 @@ def in_use(trace: Trace, edges: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def arrivals_figure(trace: Trace, width: float | None = None) -> Figure:
-    """Arrivals per window, and below it the resources in use if nothing ever waited."""
+    """Draw arrivals per window, and below it the resources in use if nothing ever waited."""
     width = width or nice_width(trace.span)
     unit, word = _clock(trace.span)
     time = trace.arrival - trace.arrival[0]
@@ -148,7 +147,7 @@ def _plain(axes: Axes) -> None:
 
 
 def comparison_figure(real: Trace, made: Trace) -> Figure:
-    """Two traces side by side: arrivals over time, durations, and how arrivals vary with the window."""
+    """Draw two traces side by side: arrivals over time, durations, and how arrivals vary with the window."""
     with matplotlib.rc_context({"font.family": "DejaVu Sans", "font.size": 10, "svg.fonttype": "path"}):
         figure = Figure(figsize=(9, 5.6), layout=ConstrainedLayoutEngine(h_pad=0.09, w_pad=0.09), facecolor="white")
         parts: dict[str, Axes] = figure.subplot_mosaic([["arrivals", "arrivals"], ["durations", "bursts"]])

@@ -28,7 +28,7 @@ EXAMPLE = "such as 'cpu <= 64 and duration > 60'"
 
 
 def keep_where(trace: Trace, condition: str) -> Trace:
-    """The jobs for which the condition holds; the clock stays as it is."""
+    """Return the jobs for which the condition holds; the clock stays as it is."""
     try:
         tree = ast.parse(condition.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:

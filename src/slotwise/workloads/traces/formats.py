@@ -70,7 +70,7 @@ def import_to_file(
     options: Mapping[str, Any] | None = None,
     advance: Callable[[int], None] | None = None,
 ) -> ImportReport:
-    """As `import_trace`, straight to a Parquet file, in memory that does not grow with the trace."""
+    """Import as `import_trace` does, straight to a Parquet file, in memory that does not grow with the trace."""
     form = format_named(format)
     _, report = run_import(
         form, paths, out=out, skip_bad=skip_bad, interrupted=interrupted, options=options, advance=advance

@@ -64,7 +64,7 @@ MACHINES = [
 
 
 def parts_in(path: Path, table: str) -> list[Path]:
-    """The parts of one table in a path: the file itself, or a directory's parts in order."""
+    """Return the parts of one table in a path: the file itself, or a directory's parts in order."""
     if path.is_file():
         return [path]
     folder = path / table if (path / table).is_dir() else path
@@ -77,7 +77,7 @@ TABLES = {13: "task_events", 6: "machine_events"}
 
 
 def _kind(path: Path) -> str:
-    """Which table a file holds: by its name or its folder's, else by its number of columns."""
+    """Return which table a file holds: by its name or its folder's, else by its number of columns."""
     for table in TABLES.values():
         if table in path.name or table == path.parent.name:
             return table
@@ -94,7 +94,7 @@ def _kind(path: Path) -> str:
 
 
 def _in_order(paths: list[Path]) -> list[Path]:
-    """The parts in the order of time: by their numbers where all have one, else by their first events."""
+    """Return the parts in the order of time: by their numbers where all have one, else by their first events."""
     numbers = [PART.search(path.name) for path in paths]
     if all(numbers):
         return sorted(paths, key=lambda path: int(PART.search(path.name)[1]))  # type: ignore[index]
@@ -108,7 +108,7 @@ def _first_time(path: Path) -> int:
 
 
 def _note_gaps(intake: Intake, paths: list[Path]) -> None:
-    """Parts that are not there leave tasks without a beginning or an end: say so."""
+    """Say which parts are missing: they leave tasks without a beginning or an end."""
     numbers = [int(found[1]) for path in paths if (found := PART.search(path.name))]
     gaps = [(low + 1, high - 1) for low, high in pairwise(numbers) if high > low + 1]
     if gaps:
@@ -138,7 +138,7 @@ def _events(intake: Intake, paths: list[Path]) -> Iterator[pl.DataFrame]:
 
 
 def _is_odd(events: pl.DataFrame, before: int) -> bool:
-    """Whether any row needs a second look; on a good block this is all the checking there is."""
+    """Return whether any row needs a second look; on a good block this is all the checking there is."""
     time = events["time"].to_numpy()
     return bool(
         events["event"].to_numpy().max() >= len(CODES)
@@ -156,7 +156,7 @@ def _screened(intake: Intake, events: pl.DataFrame, before: int, path: Path) -> 
 
 
 def read_machines(intake: Intake, path: Path) -> tuple[Servers, ...]:
-    """The cluster as the trace begins: the machines added at time 0, by platform and capacity."""
+    """Return the cluster as the trace begins: the machines added at time 0, by platform and capacity."""
     table = intake.table(path, MACHINES).filter((pl.col("time") == 0) & (pl.col("event") == 0))
     table = intake.leave_out(
         table, pl.col("cpu").is_null() | pl.col("memory").is_null(), "machines of unknown size"

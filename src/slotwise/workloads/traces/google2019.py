@@ -61,7 +61,7 @@ MACHINES = [
 
 
 def _files(intake: Intake) -> dict[str, list[Path]]:
-    """The files by table."""
+    """Return the files by table."""
     tables: dict[str, list[Path]] = {"instance": [], "collection": [], "machine": []}
     for path in intake.paths:
         inside = path.rglob("*") if path.is_dir() else [path]

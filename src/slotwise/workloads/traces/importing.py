@@ -59,7 +59,8 @@ class Intake:
         return self.interrupted == "keep"
 
     def leave_out(self, frame: pl.DataFrame, where: pl.Expr, reason: str) -> pl.DataFrame:
-        """`frame` without the rows where `where` holds: good data, but no job of this trace; counted by reason."""
+        """Return `frame` without the rows where `where` holds: good data, but no job of this trace; counted by
+        reason."""
         mask = frame.select(where.fill_null(False).alias("out"))["out"]
         if count := int(mask.sum()):
             self.left_out[reason] += count
@@ -76,7 +77,7 @@ class Intake:
         separator: str = ",",
         null_values: Sequence[str] = (),
     ) -> pl.DataFrame:
-        """A whole text table. `header` None: a first line whose first number is no number is a header."""
+        """Return a whole text table. `header` None: a first line whose first number is no number is a header."""
         frames = []
         for line, block in blocks(path, self.bad, self.advance):
             if line == 1 and (header or (header is None and _looks_like_header(block, columns, layout, separator))):
@@ -112,7 +113,7 @@ class Intake:
         return pl.DataFrame(schema=empty)
 
     def without_duplicates(self, frame: pl.DataFrame, key: str | list[str], path: Path) -> pl.DataFrame:
-        """`frame` with the first row of every id; each later one, in this file or the next, is a bad row."""
+        """Return `frame` with the first row of every id. Each later one, in this file or the next, is a bad row."""
         names = [key] if isinstance(key, str) else key
         kind = f"duplicate id in {' and '.join(names)}"
         again = ~pl.struct(names).is_first_distinct() if len(names) > 1 else ~pl.col(names[0]).is_first_distinct()
@@ -174,7 +175,7 @@ class ImportReport:
     notes: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
-        """For people: one line each. Where a row is a job, the counts of the first line add up."""
+        """Return lines for people. If a row is a job, the counts of the first line add up."""
         out, bad = sum(self.left_out.values()), sum(self.skipped.values())
         first = f"{self.rows:,} rows read, {self.jobs:,} jobs kept"
         if out + bad and self.rows == self.jobs + out + bad:
@@ -233,7 +234,7 @@ class Spool:
         self.held, self.held_jobs = [], 0
 
     def sorted_frames(self) -> Iterator[pl.DataFrame]:
-        """All jobs in the order of arrival (then of the source), the first arrival at 0."""
+        """Yield all jobs in the order of arrival (then of the source), the first arrival at 0."""
         moved = pl.col("arrival") - self.origin
         if not self.files:
             if self.held:
@@ -252,7 +253,7 @@ class Spool:
 
 
 def size_of(paths: Sequence[Path]) -> int:
-    """Bytes in files and directories, for a progress bar."""
+    """Return the bytes in files and directories, for a progress bar."""
     files = (file for path in paths for file in (path.rglob("*") if path.is_dir() else [path]))
     return sum(file.stat().st_size for file in files if file.is_file())
 
@@ -340,7 +341,7 @@ LOOK = 4 << 20  # bytes of each file in which a good row is looked for before --
 
 
 def _anything_good(form: Format, intake: Intake) -> bool:
-    """Whether --skip-bad would leave a job, as far as the beginnings of the files say."""
+    """Return whether --skip-bad would leave a job, as far as the beginnings of the files say."""
     look = Intake(intake.paths, BadRows(True, LOOK), intake.interrupted, intake.options)
     try:
         return any(chunk.height for chunk in form.read(look).chunks)

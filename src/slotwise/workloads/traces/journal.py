@@ -77,13 +77,13 @@ class Tale:
             self.jobs[job].server, self.jobs[job].started = servers["name"][server], float(started)
 
     def servers(self) -> tuple[Servers, ...]:
-        """The classes, each with the most servers that it ever had at once."""
+        """Return the classes, each with the most servers that it ever had at once."""
         return tuple(
             Servers(name, self.most[name], size) for name, size in self._classes.items() if self.most[name]
         )
 
     def _take(self, row: dict[str, Any]) -> None:
-        """Types and classes that a situation or a change brings."""
+        """Take the types and classes that a situation or a change brings."""
         self._order = row.get("resources", self._order)
         for one in row.get("types", ()):
             self._sizes[one["name"]] = self._in_order(one["demand"])
@@ -91,7 +91,7 @@ class Tale:
             self._classes[one["name"]] = self._in_order(one["capacity"])
 
     def _in_order(self, sizes: Sequence[Any]) -> tuple[float, ...]:
-        """Sizes of the resources that the first situation has, in its order, whatever resources came later."""
+        """Put sizes into the order of the resources of the first situation, whatever resources came later."""
         found = dict(zip(self._order, map(float, sizes), strict=True))
         return tuple(found.get(name, 0.0) for name in self.resources)
 
@@ -100,14 +100,14 @@ class Tale:
         self.most[kind] = max(self.most[kind], sum(one == kind for one in self._present.values()))
 
     def _server(self, row: dict[str, Any]) -> None:
-        """A server that joins or leaves."""
+        """Note a server that joins or leaves."""
         if row["event"] == "remove":
             self._present.pop(row["server"], None)
         elif row["event"] == "join":
             self._join(row["server"], row["server_class"])
 
     def happen(self, time: float, row: dict[str, Any], placements: list[list[Any]], note: dict[str, Any]) -> None:
-        """One row. Its note has the time of an end that the service heard of later."""
+        """Follow one row. Its note has the time of an end that the service heard of later."""
         self.last = max(self.last, time)
         kind = row["event"]
         if kind == "submit":
@@ -143,7 +143,7 @@ class Tale:
 
 
 def _table(path: Path, table: str) -> Iterator[tuple[Any, ...]]:
-    """The rows of one table of a store or a backup."""
+    """Yield the rows of one table of a store or a backup."""
     try:
         with open(path, "rb") as file:
             is_store = file.read(len(SQLITE)) == SQLITE

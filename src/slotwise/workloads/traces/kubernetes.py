@@ -50,7 +50,7 @@ BYTES = ("memory", "ephemeral-storage")
 
 
 def quantity(text: object) -> float:
-    """A Kubernetes quantity (`500m`, `1.5Gi`, `2e3`) as a number; ValueError where it is none."""
+    """Return a Kubernetes quantity (`500m`, `1.5Gi`, `2e3`) as a number; ValueError where it is none."""
     found = QUANTITY.match(str(text).strip())
     if not found or found[2] not in SUFFIX:
         raise ValueError(f"{text!r} is no quantity")
@@ -61,7 +61,7 @@ def quantity(text: object) -> float:
 
 
 def _resource(name: str) -> str:
-    """`nvidia.com/gpu` is just gpu here."""
+    """Return our name of a resource: `nvidia.com/gpu` is just gpu."""
     return name.rsplit("/", 1)[-1]
 
 
@@ -74,7 +74,7 @@ def _amounts(requests: dict[str, Any] | None) -> Counter[str]:
 
 
 def requests_of(spec: dict[str, Any]) -> dict[str, float]:
-    """What the scheduler reserves for a pod: max(containers and sidecars together, each init step), plus
+    """Return what the scheduler reserves for a pod: max(containers and sidecars together, each init step), plus
     overhead.
     """
     running: Counter[str] = Counter()

@@ -56,7 +56,7 @@ class LifeCycles:
         return self._sort_out() if self.held_rows >= max(LEAST_ROWS, 2 * waiting) else _no_jobs()
 
     def _sort_out(self) -> pl.DataFrame:
-        """The jobs that end in the gathered events."""
+        """Return the jobs that end in the gathered events."""
         if not self.held:
             return _no_jobs()
         events = pl.concat([*([self.open] if self.open is not None else []), *self.held], rechunk=True)
@@ -86,7 +86,7 @@ class LifeCycles:
         return self._jobs(events, order[ends - 2], order[ends - 1], order[ends])
 
     def close(self) -> Iterator[pl.DataFrame]:
-        """The jobs of the last events, and those that still run then: censored ones where those are kept."""
+        """Yield the jobs of the last events, and the jobs that still run then: censored ones if these are kept."""
         yield self._sort_out()
         events, self.open = self.open, None
         if events is None or not events.height:
@@ -119,7 +119,7 @@ class LifeCycles:
         started: NDArray[np.bool_],
         ended: NDArray[np.bool_],
     ) -> None:
-        """Where the events go that make no job; every event is in exactly one life cycle or one count."""
+        """Count the events that make no job. Every event is in exactly one life cycle or one count."""
         ends = event >= FINISH
         found = {
             "events of tasks ended before they were scheduled": ends & (before == SUBMIT),

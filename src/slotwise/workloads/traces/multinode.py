@@ -35,7 +35,7 @@ def way_of(intake: Intake) -> str:
 def treat(
     intake: Intake, jobs: pl.DataFrame, demands: Sequence[str], whole_node: Mapping[str, float] | None = None
 ) -> pl.DataFrame:
-    """`jobs` (with a column `nodes`, and an `id`) after the option `nodes`.
+    """Return `jobs` (with a column `nodes`, and an `id`) after the option `nodes`.
 
     `whole_node` has what a node holds, where the parts are full nodes and one that is not, rather than equal parts.
     """

@@ -31,14 +31,14 @@ class RecordField:
 
 
 def plain_suffix(path: Path) -> str:
-    """The suffix under a .gz."""
+    """Return the suffix under a .gz."""
     return Path(path.name.removesuffix(".gz")).suffix.lower()
 
 
 def read_records(
     intake: Intake, path: Path, fields: Sequence[RecordField], separator: str = ",", null_values: Sequence[str] = ()
 ) -> pl.DataFrame:
-    """The fields of every record of `path`, typed and checked, with a column `line` (a row number in Parquet).
+    """Return the fields of every record of `path`, typed and checked, with a column `line` (a row number in Parquet).
 
     A field that is absent from the whole file (and may be) gives a column of nulls.
     """
@@ -113,7 +113,8 @@ def _flat(schema: dict[str, Any], prefix: str = "", at: pl.Expr | None = None) -
 
 
 def _typed(intake: Intake, frame: pl.DataFrame, column: ColumnRule, path: Path) -> pl.DataFrame:
-    """`frame` with one column cast to its type; what does not cast, or is out of range, is a bad row."""
+    """Return `frame` with one column cast to its type. A value that does not cast, or is out of range, is a bad
+    row."""
     values = pl.col(column.name)
     if isinstance(frame[column.name].dtype, (pl.Datetime, pl.Date)):
         cast = values.dt.epoch("us") / 1e6

@@ -49,7 +49,7 @@ class MeasuredProfile:
         return f'profile = {{ period = "{self.period}", rates = [{rates}] }}'
 
     def dict(self) -> dict[str, Any]:
-        """For programs."""
+        """Return plain values for programs."""
         return {
             "period": self.period,
             "begins": self.begins,
@@ -60,7 +60,7 @@ class MeasuredProfile:
 
 
 def measured_profile(trace: Trace, period: str = "day", steps: int | None = None) -> MeasuredProfile:
-    """Counted in `steps` equal steps; by default one an hour."""
+    """Measure the profile in `steps` equal steps, by default one an hour."""
     if period not in PERIODS:
         raise InputError(f"{period!r} is no period", where="--period", remedy=f"use one of: {', '.join(PERIODS)}")
     count = STEPS[period] if steps is None else steps
@@ -85,6 +85,6 @@ def measured_profile(trace: Trace, period: str = "day", steps: int | None = None
 
 
 def _covered(until: float, width: float, count: int) -> Floats:
-    """How long each step was there from 0 to `until`."""
+    """Return how long each step was there from 0 to `until`."""
     whole, rest = divmod(until, width * count)
     return np.asarray(whole * width + np.clip(rest - width * np.arange(count), 0.0, width))

@@ -133,7 +133,7 @@ class TraceMeta:
 
 
 def fault_of(frame: pl.DataFrame, resources: tuple[str, ...], *, in_order: bool = True) -> str | None:
-    """The first reason why `frame` is no trace over these resources, None for a good one.
+    """Return the first reason why `frame` is no trace over these resources, None for a good one.
 
     Without `in_order`, arrivals may be in any order and on any clock.
     """
@@ -215,12 +215,12 @@ class Trace:
         return float(arrival[-1] - arrival[0]) if arrival.size else 0.0
 
     def demands(self) -> NDArray[np.float64]:
-        """float64[n, R]: what each job asks for."""
+        """Return the demand of each job: float64[n, R]."""
         columns = [self.frame[DEMAND + name].to_numpy() for name in self.resources]
         return np.ascontiguousarray(np.stack(columns, axis=1)) if columns else np.empty((len(self), 0))
 
     def only(self, resources: Sequence[str]) -> Trace:
-        """The same jobs, with what they ask of these resources."""
+        """Return the same jobs, with what they ask of these resources."""
         if tuple(resources) == self.resources:
             return self
         frame = self.frame.drop(DEMAND + name for name in self.resources if name not in resources)
@@ -233,13 +233,13 @@ class Trace:
         return Trace(frame, meta, self.name)
 
     def with_frame(self, frame: pl.DataFrame, note: str = "") -> Trace:
-        """The same meaning for another table, with a note of what was done to it."""
+        """Return the same meaning for another table, with a note of what was done to it."""
         meta = replace(self.meta, notes=(*self.meta.notes, note)) if note else self.meta
         return Trace(frame, meta, self.name)
 
 
 def tidy(frame: pl.DataFrame, resources: tuple[str, ...]) -> pl.DataFrame:
-    """`frame` with its columns in the schema's order and the schema's types, whatever else it holds dropped."""
+    """Return `frame` with its columns in the schema's order and of the schema's types, without any other columns."""
     columns = [pl.col(name).cast(pl.Float64) for name in ["arrival", "duration", *(DEMAND + r for r in resources)]]
     for name, kinds in OPTIONAL.items():
         if name in frame.columns:
@@ -248,7 +248,7 @@ def tidy(frame: pl.DataFrame, resources: tuple[str, ...]) -> pl.DataFrame:
 
 
 def read_trace(path: str | Path, columns: list[str] | None = None) -> Trace:
-    """The trace in `path`; with `columns`, only those optional columns besides what every trace has."""
+    """Return the trace in `path`; with `columns`, only those optional columns besides what every trace has."""
     path = Path(path)
     if path.is_dir():
         raise InputError("is a directory", where=str(path), remedy="give the trace in it")

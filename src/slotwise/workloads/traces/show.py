@@ -18,7 +18,7 @@ from slotwise.workloads.typemaking import Typing
 
 
 def duration_text(seconds: float) -> str:
-    """3 figures and a unit that fits: 12.8 s, 27.8 min, 19.5 h, 3.47 d."""
+    """Write a duration with 3 figures and a unit that fits: 12.8 s, 27.8 min, 19.5 h, 3.47 d."""
     for size, unit in ((86_400.0 * 2, "d"), (3600.0 * 2, "h"), (60.0 * 2, "min")):
         if seconds >= size:
             return f"{seconds / (size / 2):.3g} {unit}"
@@ -55,7 +55,7 @@ def _facts(summary: Summary) -> Table:
 
 
 def summary_view(summary: Summary, width: int = 80) -> RenderableType:
-    """The whole summary."""
+    """Return the whole summary."""
     units = [f"\n{summary.units.get(name, '')}" for name in summary.demand]
     spread = plain(
         "", "duration\n", *map("".join, zip(summary.demand, units, strict=True)), title="what jobs ask for"
@@ -89,7 +89,7 @@ def summary_view(summary: Summary, width: int = 80) -> RenderableType:
 
 
 def types_view(typing: Typing, trace: Trace, width: int = 80) -> RenderableType:
-    """The types, what they hold, and what they waste."""
+    """Return the types, what they hold, and what they waste."""
     table = plain("type", "jobs", "share", "an hour", "mean\nduration", "in\nservice", title=f"{typing.method}")
     table.columns[0].min_width = FOLDED
     for row in typing.table(trace).iter_rows(named=True):
@@ -129,7 +129,7 @@ def profile_view(profile: MeasuredProfile) -> RenderableType:
 
 
 def closeness_view(near: dict[str, Any]) -> RenderableType:
-    """What `slotwise.workloads.profiles.closeness` found."""
+    """Return what `slotwise.workloads.profiles.closeness` found."""
     table = plain("", "other / first", title="how close the other trace comes to the first")
     table.add_row("distance of the type mix (0 is equal)", f"{near['mix_distance']:.4f}")
     table.add_row("arrival rate", f"{near['rate_ratio']:.3f}")

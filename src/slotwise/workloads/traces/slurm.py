@@ -54,7 +54,7 @@ FIELDS = [
 
 
 def _bytes(text: str, cpus: float, nodes: float) -> float:
-    """`4G`, `4000Mc` (a CPU), `16Gn` (a node): bytes for the whole job."""
+    """Return the bytes of `4G`, `4000Mc` (for a CPU) or `16Gn` (for a node) for the whole job."""
     found = SIZE.match(text)
     if not found:
         raise ValueError(text)

@@ -59,7 +59,7 @@ class Summary:
     notes: list[str]
 
     def dict(self) -> dict[str, Any]:
-        """Plain JSON of it; what is undefined (the rate of a trace of no length) is null."""
+        """Return the summary as plain JSON. What is undefined (the rate of a trace of no length) is null."""
         found: dict[str, Any] = _no_nan(asdict(self))
         return found
 
@@ -73,7 +73,7 @@ def _no_nan(value: Any) -> Any:
 
 
 def counts_in_windows(arrival: NDArray[np.float64], width: float) -> NDArray[np.int64]:
-    """Arrivals in each whole window of `width` seconds, from the first arrival on."""
+    """Count arrivals in each whole window of `width` seconds, from the first arrival on."""
     if not arrival.size:
         return np.zeros(0, dtype=np.int64)
     place = ((arrival - arrival[0]) / width).astype(np.int64)
@@ -82,7 +82,7 @@ def counts_in_windows(arrival: NDArray[np.float64], width: float) -> NDArray[np.
 
 
 def dispersion(arrival: NDArray[np.float64], width: float) -> float | None:
-    """IDC(width), None where there are fewer than 8 windows."""
+    """Return IDC(width), or None if there are fewer than 8 windows."""
     counts = counts_in_windows(arrival, width)
     return float(counts.var() / counts.mean()) if len(counts) >= 8 and counts.mean() > 0 else None
 
@@ -95,7 +95,8 @@ def _spread(values: NDArray[np.float64]) -> dict[str, float]:
 
 
 def burstiness(arrival: NDArray[np.float64]) -> dict[str, Any]:
-    """IDC at several windows; over 20 minutes also peak over mean and the correlation of neighbouring windows."""
+    """Return IDC at several windows. Over 20 minutes also return peak over mean and the correlation of neighbouring
+    windows."""
     counts = counts_in_windows(arrival, TWENTY_MINUTES).astype(np.float64)
     out: dict[str, Any] = {"idc": {f"{w:g}s": dispersion(arrival, w) for w in WINDOWS}}
     out["peak_to_mean"] = float(counts.max() / counts.mean()) if counts.size and counts.mean() > 0 else None
@@ -105,7 +106,7 @@ def burstiness(arrival: NDArray[np.float64]) -> dict[str, Any]:
 
 
 def offered_load(trace: Trace) -> dict[str, float]:
-    """By resource, in its unit."""
+    """Return the offered load by resource, in its unit."""
     if trace.span <= 0:
         return dict.fromkeys(trace.resources, float("nan"))
     total = trace.duration @ trace.demands() / trace.span
@@ -131,7 +132,7 @@ def _priorities(trace: Trace) -> dict[str, float] | None:
 
 
 def summarise(trace: Trace, capacity: Mapping[str, float] | None = None) -> Summary:
-    """Everything above for one trace."""
+    """Compute the whole summary of one trace."""
     if not len(trace):
         raise InputError("has no jobs", where=trace.name)
     arrival, frame = trace.arrival, trace.frame

@@ -130,7 +130,7 @@ def _prepared(intake: Intake, path: Path, unit: str, header: dict[str, str]) -> 
 
 
 def _with_processors(intake: Intake, jobs: pl.DataFrame) -> pl.DataFrame:
-    """The processors of each job, with a word where the log says two things."""
+    """Return the processors of each job, with a word where the log says two things."""
     choice = str(intake.options.get("processors", "requested"))
     if choice not in PROCESSORS:
         raise InputError(f"{choice!r} is no kind of processors", remedy=f"use one of {', '.join(PROCESSORS)}")
@@ -150,7 +150,7 @@ def _with_processors(intake: Intake, jobs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _node_cpus(intake: Intake, header: dict[str, str]) -> float | None:
-    """Processors of one node: as told, or as the header has it."""
+    """Return the processors of one node: as told, or as the header has it."""
     if (given := intake.options.get("node_cpus")) is not None:
         try:
             cpus = float(given)

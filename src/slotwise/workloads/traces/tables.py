@@ -58,7 +58,7 @@ class BadRows:
     def screen(
         self, frame: pl.DataFrame, bad: pl.Expr, kind: str, path: str | Path | Sequence[Path], unit: str = "line"
     ) -> pl.DataFrame:
-        """`frame` without the rows where `bad` holds, each of them reported at its `line` (and `file`)."""
+        """Return `frame` without the rows where `bad` holds. Each of them is reported at its `line` (and `file`)."""
         mask = frame.select(bad.fill_null(False).alias("bad"))["bad"]
         if not (count := int(mask.sum())):
             return frame
@@ -116,7 +116,7 @@ class ColumnRule:
 
 
 def _inflate(raw: IO[bytes], path: Path, bad: BadRows, advance: Callable[[int], None]) -> Iterator[bytes]:
-    """The bytes of a gzip file (of any number of members); a file cut short is a bad row at its end."""
+    """Yield the bytes of a gzip file (of any number of members). A file cut short is a bad row at its end."""
     unpack = zlib.decompressobj(31)
     started = False
     try:
@@ -145,7 +145,7 @@ def _plain(raw: IO[bytes], advance: Callable[[int], None]) -> Iterator[bytes]:
 
 
 def _first(pieces: Iterator[bytes], most: int) -> Iterator[bytes]:
-    """Whole lines of the first `most` bytes."""
+    """Yield whole lines of the first `most` bytes."""
     held = b""
     for piece in pieces:
         held += piece
@@ -193,7 +193,7 @@ def blocks(
 
 
 def fields_of(line: str, separator: str) -> list[str]:
-    """The fields of one line; a line that cannot be taken apart is one field."""
+    """Return the fields of one line; a line that cannot be taken apart is one field."""
     try:
         return next(csv.reader([line], delimiter=separator), [])
     except csv.Error:
@@ -201,7 +201,7 @@ def fields_of(line: str, separator: str) -> list[str]:
 
 
 def header_of(block: bytes, separator: str = ",") -> list[str]:
-    """The names in the first line of a block."""
+    """Return the names in the first line of a block."""
     first = block.split(b"\n", 1)[0].decode("utf-8-sig", "replace").rstrip("\r")
     return [name.strip() for name in fields_of(first, separator)]
 
@@ -221,7 +221,7 @@ def parse(
     separator: str = ",",
     null_values: Sequence[str] = (),
 ) -> pl.DataFrame:
-    """The named columns of one block, typed and checked, with a column `line`.
+    """Return the named columns of one block, typed and checked, with a column `line`.
 
     `layout` names every column of the file in order (by default: just `columns`); those without a `ColumnRule` are not
     read, but counted: a line with more or fewer fields than the layout is bad.

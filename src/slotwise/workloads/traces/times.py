@@ -20,7 +20,7 @@ FORMATS = "iso for 2024-01-31T12:00:00, or a format such as '%d/%m/%Y %H:%M'"
 
 
 def looks_like_a_date(text: str) -> bool:
-    """Whether a field holds a date rather than a number of seconds."""
+    """Return whether a field holds a date rather than a number of seconds."""
     return LIKE_A_DATE.match(text.strip().strip('"')) is not None
 
 
@@ -29,7 +29,8 @@ def is_iso(text: str) -> bool:
 
 
 def seconds(column: str, form: str) -> pl.Expr:
-    """Seconds since 1970 of a column of text, null where it is no such time. `form` is `iso` or a strptime format."""
+    """Return seconds since 1970 of a column of text, null for what is no such time. `form` is `iso` or a strptime
+    format."""
     text = pl.col(column).str.strip_chars()
     if form != "iso":
         if "%z" in form:

@@ -19,7 +19,7 @@ BLOCK_SECONDS = 1200.0  # 20 minutes: bursts that are shorter are kept
 
 
 def _moved(frame: pl.DataFrame) -> tuple[pl.DataFrame, float]:
-    """The first arrival at 0, and by how much that moved."""
+    """Return the frame with the first arrival at 0, and by how much it moved."""
     by = float(frame["arrival"][0]) if frame.height else 0.0
     return frame.with_columns(pl.col("arrival") - by), by
 
@@ -27,7 +27,7 @@ def _moved(frame: pl.DataFrame) -> tuple[pl.DataFrame, float]:
 def window(
     trace: Trace, *, start: float = 0.0, end: float | None = None, first: int = 0, jobs: int | None = None
 ) -> Trace:
-    """The jobs that arrive in [start, end) seconds, and of those `jobs` from number `first` on; moved to begin at
+    """Return the jobs that arrive in [start, end) seconds, and of those `jobs` from number `first` on; moved to begin at
     0.
     """
     if start < 0 or (end is not None and end <= start) or first < 0 or (jobs is not None and jobs < 1):
@@ -50,7 +50,7 @@ def window(
 
 
 def thin(trace: Trace, keep: float, *, seed: int = 1, by_batch: bool = False) -> Trace:
-    """Each job (or each batch as a whole, which keeps the burstiness) with probability `keep`, independently."""
+    """Keep each job (or each batch as a whole, which keeps the burstiness) with probability `keep`, independently."""
     if not 0 < keep <= 1:
         raise InputError(f"a share of {keep:g}", where=trace.name, remedy="use a share above 0 and at most 1")
     rng = np.random.default_rng(seed)
@@ -68,7 +68,7 @@ def thin(trace: Trace, keep: float, *, seed: int = 1, by_batch: bool = False) ->
 
 
 def scale(trace: Trace, time: float = 1.0, *, duration: float = 1.0) -> Trace:
-    """Arrival times times `time` (2 halves the rate) and durations times `duration`."""
+    """Multiply arrival times by `time` (2 halves the rate) and durations by `duration`."""
     if not (0 < time < float("inf") and 0 < duration < float("inf")):
         raise InputError(f"scales of {time:g} and {duration:g}", where=trace.name, remedy="scales are above 0")
     lengths = [name for name in ("duration", "estimate") if name in trace.frame.columns]
@@ -77,7 +77,7 @@ def scale(trace: Trace, time: float = 1.0, *, duration: float = 1.0) -> Trace:
 
 
 def _relabelled(frames: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
-    """Batches of different pieces are different batches: numbered on from piece to piece."""
+    """Number batches on from piece to piece: batches of different pieces are different batches."""
     out, offset = [], 0
     for frame in frames:
         if "batch" in frame.columns:
@@ -90,8 +90,8 @@ def _relabelled(frames: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
 
 
 def concat(traces: Sequence[Trace], *, gap: float | None = None) -> Trace:
-    """One trace after the other. The next begins `gap` seconds after the last arrival of the one before; by default
-    after that one's mean time between arrivals."""
+    """Put one trace after the other. The next begins `gap` seconds after the last arrival of the one before; by
+    default after that one's mean time between arrivals."""
     if not traces:
         raise InputError("no traces to join")
     first = traces[0]
@@ -123,7 +123,7 @@ def concat(traces: Sequence[Trace], *, gap: float | None = None) -> Trace:
 
 
 def split(trace: Trace, by: str = "tenant") -> dict[str, Trace]:
-    """A trace for each tenant (or priority), largest first; all on the common clock, so they can be laid over each
+    """Return a trace for each tenant (or priority), largest first; all on the common clock, so they can be laid over each
     other again."""
     if by not in ("tenant", "priority"):
         raise InputError(f"cannot split by {by!r}", where=trace.name, remedy="use tenant or priority")
@@ -146,13 +146,13 @@ def _safe(text: str) -> str:
 
 
 def _floor3(value: float) -> float:
-    """Three digits, rounded down: a number that may be typed in and is not too large."""
+    """Round down to three digits: a number that may be typed in and is not too large."""
     digits = 10.0 ** (math.floor(math.log10(value)) - 2)
     return math.floor(value / digits) * digits
 
 
 def bootstrap(trace: Trace, jobs: int, *, seed: int = 1, block: float = BLOCK_SECONDS) -> Trace:
-    """A longer (or another) trace of `jobs` jobs: stretches of `block` seconds of the real one, drawn with
+    """Return a longer (or another) trace of `jobs` jobs: stretches of `block` seconds of the real one, drawn with
     replacement and laid end to end (the moving-block bootstrap). Within a stretch every job, batch and burst is as it
     was, so burstiness is kept up to the block's length. The stretches begin at uniform moments, the end of the trace
     joined to its start, so every job is as likely as any other."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 def dtype_of(fields: type) -> Any:
-    """The record with the fields that a class annotates: whole numbers and floats."""
+    """Return the record type with the fields that a class annotates: whole numbers and floats."""
     kinds = [(name, "f8" if kind == "float" else "i8") for name, kind in fields.__annotations__.items()]
     return np.dtype((np.record, kinds))
 
@@ -28,7 +28,7 @@ class RecordStore:
         setattr(self.record, f"at_{name}", values.ctypes.data)
 
     def lengthen(self, name: str, larger: NDArray[Any]) -> None:
-        """The same for one that takes the place of a shorter one, whose values it keeps."""
+        """Take the place of a shorter record, and keep its values."""
         old = self.arrays.get(name)
         if old is not None:
             larger[: len(old)] = old
