@@ -242,7 +242,7 @@ def test_srun(run: Run, tmp_path: Path) -> None:
         (["sbatch", "--wrap", "x", "-o", "%4j"], "%4j is not known here"),
         (["sbatch", "--wrap", "x", "--gres", "fpga:1"], "--gres: 'fpga:1': only gpu is known here"),
         (["sbatch", "--wrap", "x", "--frobnicate"], "no option --frobnicate is known here"),
-        (["sbatch", "none.sh"], "none.sh: cannot be read"),
+        (["sbatch", "none.sh"], "none.sh: cannot be read: No such file"),
         (["sbatch", "/dev/null"], "null: does not look like a batch script"),
         (["squeue", "-o", "%y"], "--format: %y is not known here"),
         (["squeue", "-O", "jobid"], "--Format=jobid: has no counterpart here: use --format"),

@@ -139,7 +139,7 @@ def test_python(process: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("a.toml", '[[jobs]]\nargv = ["x"]\n\n[[jobs]]\nname = "b"\nargs = 1\n', r"a.toml, line 4, job 'b': unknown key 'args'"),
+        ("a.toml", '[[jobs]]\nargv = ["x"]\n\n[[jobs]]\nname = "b"\nargs = 1\n', r"a.toml, line 4, job 'b': unknown key 'args'; did you mean argv"),
         ("a.toml", '[[jobs]]\nname = "b"\nargv = "x"\n', "line 1, job 'b': argv: is missing, or no list of texts"),
         ("a.toml", '[[jobs]]\nargv = ["x"]\ntime = "soon"\n', "line 1: time: 'soon' is no duration"),
         ("a.toml", '[jobs]\n', "write \\[\\[jobs\\]\\]"),
@@ -148,6 +148,8 @@ def test_python(process: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ("a.toml", '[[jobs]]\nargv = ["x"]\nafter = { good = [1] }\n', "after: is {'good'"),
         ("a.toml", '[[jobs]]\nargv = ["x"]\nafter = ["ok:y"]\n', "names 'y', which is no number"),
         ("a.toml", '[[jobs]]\nname = "b"\nargv = ["x"]\nafter = { ok = ["c"] }\n', "a.toml: job 'b': after: no job is called 'c'"),
+        ("a.toml", '[[jobs]]\nargv = ["x"]\nafter = ["okay:1"]\n', "names the unknown kind 'okay'; write it like"),
+        ("a.toml", '[[jobs]]\nargv = ["x"]\nafter = ["1"]\n', "says '1' without a kind; write it like"),
         ("a.jsonl", '{"argv": ["x"]}\n\n{"argv": []}\n', "a.jsonl, line 3: argv: is missing"),
         ("a.jsonl", '{"argv": ["x"]}\n{"argv"\n', "a.jsonl, line 2: is no JSON"),
     ],

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from slotwise.model import JobType, Shares
 
-PATIENT, PACE, MOST_CORRECTION = 1e6, 0.25, 1000.0
+PATIENT, PRESENT, PACE, MOST_CORRECTION = 1e6, 0.5, 0.25, 1000.0
 
 
 class NaiveShares:
@@ -28,7 +28,7 @@ class NaiveShares:
             if one.group is None:
                 self.group_share[f"alone {one.name}"], self.share[one.name] = one.share, 1.0
         self.group_share["alone others"] = shares.others
-        self.use, self.active, self.correction = (dict.fromkeys(self.names, 0.0) for _ in range(3))
+        self.use, self.counted, self.active, self.correction = (dict.fromkeys(self.names, 0.0) for _ in range(4))
         self.factor = dict.fromkeys(self.names, 1.0)
 
     def advance(
@@ -39,15 +39,15 @@ class NaiveShares:
         capacity: Sequence[int],
     ) -> None:
         """The time of the next event, what each tenant runs, how many jobs of each type wait, and the capacity of the cluster."""
-        if now <= self.now:
-            return
-        half_life = self.shares.half_life * max(1.0, (sum(waiting) / PATIENT) ** 2)
-        keep = 0.5 ** ((now - self.now) / half_life)
+        slower = max(1.0, (sum(waiting) / PATIENT) ** 2)
+        keep = 0.5 ** ((now - self.now) / (slower * self.shares.half_life))
         self.now = now
         for name in self.names:
             shares = [a / c for a, c in zip(running.get(name, ()), capacity, strict=False) if c > 0]
+            present = max(shares, default=0.0)
             waits = any(n > 0 for n, tenant in zip(waiting, self.tenant, strict=True) if tenant == name)
-            self.use[name] = keep * self.use[name] + (1 - keep) * max(shares, default=0.0)
+            self.use[name] = keep * self.use[name] + (1 - keep) * present
+            self.counted[name] = self.use[name] + PRESENT / slower * (present - self.use[name])
             self.active[name] = keep * self.active[name] + (1 - keep) * waits
         for name in self.names:
             below = self.below(name)
@@ -72,12 +72,12 @@ class NaiveShares:
         """How far a tenant is below its share."""
         part, fair = self.fair_share(name)
         idle = sum(
-            (1 - self.active[o]) * self.use[o]
+            (1 - self.active[o]) * self.counted[o]
             for o in self.names
             if o != name and self.group[o] == self.group[name]
         )
-        total = sum(self.use.values())
-        ratio = fair * total / max(self.use[name] + part * idle, 1e-12) if total > 1e-12 else 1.0
+        total = sum(self.counted.values())
+        ratio = fair * total / max(self.counted[name] + part * idle, 1e-12) if total > 1e-12 else 1.0
         limit = math.log(self.shares.bound)
         return max(-limit, min(limit, self.shares.strength * math.log(max(ratio, 1e-12))))
 

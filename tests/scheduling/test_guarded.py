@@ -14,7 +14,7 @@ from naive_guarded import AGE, NaiveGuarded, weights_of
 from naive_shares import NaiveShares
 
 from slotwise.compiler.kernel import JIT
-from slotwise.core.sharing import ACTIVE, CORRECTION, FACTOR, PATIENT, USE, advance
+from slotwise.core.sharing import ACTIVE, CORRECTION, COUNTED, FACTOR, PATIENT, USE, advance
 from slotwise.core.state import MODE
 from slotwise.errors import InputError
 from slotwise.model import Group, JobType, Shares, Tenant, parse_scenario
@@ -157,16 +157,19 @@ def test_with_shares_the_core_decides_as_the_naive_one_does(options: dict[str, A
 
 
 def test_factors_rest_while_a_very_long_queue_is_worked_off() -> None:
-    """Step A of docs/theory/shares.md: with ten times PATIENT waiting jobs, use moves a hundred times more slowly."""
-    moved = []
+    """Step A of docs/theory/shares.md: with ten times PATIENT waiting jobs, use moves a hundred times more slowly, and present use counts a hundredth."""
+    moved, present = [], []
     for waiting in (0, 10 * int(PATIENT)):
         scheduler = Scheduler.from_scenario(parse_scenario({"name": "x", **TRAP}))
         scheduler = Scheduler(scheduler.cluster, scheduler.types, shares=FLAT)
         scheduler.submit("job", "five", now=0.0)
         scheduler._state.n_waiting, scheduler._state.now = waiting, 0.001
         advance(scheduler._state)
-        moved.append(float(scheduler._store.arrays["tenants"][-1, USE]))
+        row = scheduler._store.arrays["tenants"][-1]
+        moved.append(float(row[USE]))
+        present.append(float(row[COUNTED] - row[USE]))
     assert moved[0] == pytest.approx(100 * moved[1], rel=1e-3)
+    assert present[0] == pytest.approx(100 * present[1], rel=1e-3)
 
 
 @pytest.mark.parametrize(("waiting", "kept"), [(0, 0.5), (3 * int(WINDOW), 1.0)])

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from slotwise.cli.light import near
 from slotwise.errors import InputError
 from slotwise.live.after import WRITTEN, after_of, in_order
 from slotwise.live.durations import coming, seconds_of
@@ -73,8 +74,10 @@ def _listed(path: str) -> list[Listed]:
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot be read: {error}", where=path) from None
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=path) from None
+    except ValueError:
+        raise InputError("is not a text file", where=path, remedy="use a UTF-8 file") from None
     return _of_lines(path, text) if path.endswith((".jsonl", ".ndjson")) else _of_toml(path, text)
 
 
@@ -128,7 +131,7 @@ def as_request(job: Mapping[str, Any]) -> dict[str, Any]:
     """Return a job of a file as the API takes it."""
     for name in job:
         if name not in KEYS:
-            raise InputError(f"unknown key {name!r}", remedy=f"use: {', '.join(KEYS)}")
+            raise InputError(f"unknown key {name!r}", remedy=near(name, KEYS) or f"use: {', '.join(KEYS)}")
     found = dict(job)
     argv = job.get("argv")
     if "vm" not in job and (

@@ -80,7 +80,7 @@ class CommandGroup(NamedTuple):
 def whole(text: str) -> int:
     """Read a whole number of 0 or more."""
     if not (text.isascii() and text.isdigit()):
-        raise ValueError("is no whole number")
+        raise ValueError("is no whole number of 0 or more")
     return int(text)
 
 

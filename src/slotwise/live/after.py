@@ -34,9 +34,8 @@ def after_of(texts: Iterable[str]) -> dict[str, list[Any]]:
             said, colon, one = word.rpartition(":")
             kind = said if colon else kind
             if kind not in WRITTEN:
-                raise ValueError(
-                    f"has no kind; write it like ok:7, any:7,8 or each-ok:7 (kinds: {', '.join(WRITTEN)})"
-                )
+                wrong = f"names the unknown kind {kind!r}" if kind else f"says {word!r} without a kind"
+                raise ValueError(f"{wrong}; write it like ok:7, any:7,8 or each-ok:7 (kinds: {', '.join(WRITTEN)})")
             if NUMBER.fullmatch(one):
                 found.setdefault(kind, []).append(int(one))
             elif ELEMENT.fullmatch(one):

@@ -109,8 +109,10 @@ def read_script(line: Read) -> tuple[str, str, list[str]]:
         try:
             with open(line.rest[0], encoding="utf-8") as file:
                 text = file.read()
-        except (OSError, ValueError) as error:
-            raise InputError(f"cannot be read: {error}", where=line.rest[0]) from None
+        except OSError as error:
+            raise InputError(f"cannot be read: {error.strerror}", where=line.rest[0]) from None
+        except ValueError:
+            raise InputError("is not a text file", where=line.rest[0], remedy="use a UTF-8 script") from None
     else:
         text, name = sys.stdin.read(), "sbatch"
     scripts.check(text, name)
