@@ -62,9 +62,9 @@ def job_of(values: dict[str, Any]) -> Job:
 
 def submission(argv: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
     """Return a job as the API takes it. The working directory is made absolute: the service does not know the caller's."""
-    if isinstance(argv, str | bytes):
+    if isinstance(argv, str | bytes) or not isinstance(argv, Iterable):
         raise InputError(
-            f"{argv!r} is one text",
+            f"{argv!r} is {'one text' if isinstance(argv, str | bytes) else 'no command'}",
             where="argv",
             remedy="give a list, such as ['echo', 'hi'] or ['sh', '-c', '...']",
         )

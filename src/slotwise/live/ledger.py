@@ -156,9 +156,7 @@ class Ledger(DeadlineBooks):
         live = self._meant(fact.job, fact.attempt, "ended")
         if live is None:
             return
-        self._ends[fact.job, fact.attempt] = fact.exit_code
-        if len(self._ends) > REMEMBERED:
-            del self._ends[next(iter(self._ends))]
+        self.remember_end(fact.job, fact.attempt, fact.exit_code)
         stopped = (live.stop_asked or fact.by_user) and fact.exit_code != 0
         state = CANCELLED if stopped else FAILED if fact.exit_code or fact.over_time else DONE
         del self.live[fact.job]
@@ -184,6 +182,12 @@ class Ledger(DeadlineBooks):
         self.batch.change(fact.job, **columns)
         self._apply(event, note)
         self._is_over(fact.job, state)
+
+    def remember_end(self, job: int, attempt: int, exit_code: int) -> None:
+        """Take the same end as nothing new if an engine tells it again."""
+        self._ends[job, attempt] = exit_code
+        if len(self._ends) > REMEMBERED:
+            del self._ends[next(iter(self._ends))]
 
     def refused(self, fact: Refused, now: float) -> None:
         """A placement was not carried out."""

@@ -374,6 +374,7 @@ class Loop:
                 case Started():
                     ledger.started(fact, now)
                 case Ended():
+                    self._recall(fact)
                     ledger.ended(fact, now)
                 case Refused():
                     ledger.refused(fact, now)
@@ -399,15 +400,15 @@ class Loop:
             ledger.lies["impossible"] += 1
             log.warning("the engine tells what cannot be: %s: %s", fact, error)
         if ledger.lies.total() > lies:
-            self._compare(fact)
+            log.warning("the engine tells what is not expected; it changes nothing: %s", fact)
 
-    def _compare(self, fact: Fact) -> None:
-        """A fact that was not expected: the same end told again is nothing, another one is worth a line in the log."""
-        if isinstance(fact, Ended):
-            kept = self.store.job(fact.job)
-            if kept is not None and (kept.attempt, kept.exit_code) == (fact.attempt, fact.exit_code):
-                return
-        log.warning("the engine tells what is not expected; it changes nothing: %s", fact)
+    def _recall(self, fact: Ended) -> None:
+        """Let the ledger remember an end that is in the store: after a restart, engines may tell it again."""
+        if fact.job in self.ledger.live:
+            return
+        kept = self.store.job(fact.job)
+        if kept is not None and kept.attempt == fact.attempt and kept.exit_code is not None:
+            self.ledger.remember_end(fact.job, fact.attempt, kept.exit_code)
 
     def _make_types(self, items: Sequence[Request | Fact], at: int, now: float) -> None:
         """Make the types of all jobs that arrive one after the other from place `at` on: each change of types rebuilds the core."""

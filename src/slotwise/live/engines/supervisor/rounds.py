@@ -12,7 +12,7 @@ from typing import Any
 from slotwise.live.engines.supervisor.claims import Claims, Key
 from slotwise.live.engines.supervisor.deadlines import Deadlines
 from slotwise.live.engines.supervisor.limits import Limit
-from slotwise.live.engines.supervisor.outputs import drop_if_empty, output_path
+from slotwise.live.engines.supervisor.outputs import drop_if_empty, make_space, output_path
 from slotwise.live.engines.supervisor.processes import (
     CannotExecuteError,
     Processes,
@@ -27,6 +27,7 @@ from slotwise.live.engines.supervisor.talking import Talk
 IDLE_SECONDS = 30.0
 # Seconds between two checks of output sizes, adopted jobs and grace periods.
 LOOK_SECONDS = 0.5
+SPACE_SECONDS = 10.0  # between two searches for outputs to shorten while the disk stays full
 # Seconds until a start is reported: a job that ends before then is reported once instead of twice.
 SHORT_SECONDS = 0.02
 UNSEEN = "its supervisor was killed while it ran; the exit status is not known"
@@ -53,6 +54,8 @@ class Supervisor:
         """ended, not yet told"""
         self._began: dict[Key, float] = {}
         """when those began whose ends are not settled"""
+        self._look_for_space_at = 0.0
+        """on the monotonic clock"""
 
     def serve(self, listening: socket.socket) -> None:
         """Run until there has been no job and no service for a while."""
@@ -110,6 +113,8 @@ class Supervisor:
             kill_late(one, now)
         self._processes.watch_memory()
         self._processes.shorten_outputs()
+        if now >= self._look_for_space_at and not make_space(self._folder):
+            self._look_for_space_at = now + SPACE_SECONDS
         for key, one in list(self._adopted.items()):
             if not is_alive(self._folder, key, one):
                 del self._adopted[key]
