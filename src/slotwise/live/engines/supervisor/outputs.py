@@ -21,7 +21,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def output_path(folder: str, job: int, attempt: int) -> str:
-    """Where the output of an attempt lies."""
+    """Return the path of the output of an attempt."""
     return os.path.join(folder, "output", str(job // 1000), f"{job}.{attempt}")
 
 
@@ -47,7 +47,7 @@ def drop_if_empty(path: str) -> None:
 
 
 def is_held(path: str) -> bool:
-    """Whether a process of the job still has it open."""
+    """Return whether a process of the job still has the output open."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
