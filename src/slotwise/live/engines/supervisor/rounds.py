@@ -11,6 +11,7 @@ from typing import Any
 
 from slotwise.live.engines.supervisor.claims import Claims, Key
 from slotwise.live.engines.supervisor.deadlines import Deadlines
+from slotwise.live.engines.supervisor.launching import prepare
 from slotwise.live.engines.supervisor.limits import Limit
 from slotwise.live.engines.supervisor.outputs import drop_if_empty, make_space, output_path
 from slotwise.live.engines.supervisor.processes import (
@@ -65,8 +66,7 @@ class Supervisor:
         wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        for ignored in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
-            signal.signal(ignored, signal.SIG_IGN)
+        prepare()
         epoll = select.epoll()
         epoll.register(listening.fileno(), select.EPOLLIN)
         epoll.register(wake_read, select.EPOLLIN)
@@ -108,7 +108,7 @@ class Supervisor:
             self._end(key, status, one.reason)
 
     def _look(self, now: float) -> None:
-        """Grace periods, sizes of outputs, and jobs that are not our children and have gone."""
+        """Check grace periods, sizes of outputs, and jobs that are not our children and have gone."""
         for one in (*self._processes.running.values(), *self._adopted.values()):
             kill_late(one, now)
         self._processes.watch_memory()
@@ -192,7 +192,7 @@ class Supervisor:
         self._to_start.clear()
 
     def _tell(self, talk: Talk, now: float) -> None:
-        """Ends, and starts of jobs that go on."""
+        """Tell the service of ends, and of starts of jobs that go on."""
         ends = self._claims.ended
         if self._untold:
             told = [[*key, *ends[key], self._began.get(key)] for key in self._untold if key in ends]
