@@ -71,7 +71,10 @@ def shorten(path: str, limit: int) -> None:
     end = (size - half) // BLOCK * BLOCK
     if size <= limit or end <= half:
         return
-    descriptor = os.open(path, os.O_RDWR)
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except FileNotFoundError:  # the service has dropped it meanwhile
+        return
     try:
         offset, length = ctypes.c_int64(half), ctypes.c_int64(end - half)
         if _libc.fallocate(descriptor, PUNCH_HOLE | KEEP_SIZE, offset, length):
