@@ -45,6 +45,18 @@ def state(house: House, number: int) -> str:
     return str(house.call("GET", f"/v1/jobs/{number}").json()["state"])
 
 
+def test_an_array_that_is_not_there(house: House, busy: list[int]) -> None:
+    """A number that names no array is an error; an array none of whose jobs can be cancelled is none."""
+    for number in (busy[0], 999_999):
+        assert cancel(house, array=number) == {
+            "cancelled": [],
+            "errors": {str(number): f"there is no array {number}"},
+        }
+    array = house.submit(duration=SLOW, array="1-3")
+    assert len(cancel(house, array=array)["cancelled"]) == 3
+    assert cancel(house, array=array) == {"cancelled": [], "errors": {}}
+
+
 def test_waiting_and_running_ended_and_unknown(house: House, busy: list[int]) -> None:
     waiting = house.submit(duration=SLOW)
     gone = house.submit(duration=SLOW)

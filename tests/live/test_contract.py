@@ -125,6 +125,8 @@ def test_apply(tmp_path: Path, serve: Callable[..., Process]) -> None:
     assert told(service, "apply", "mine.toml", "--yes") | {"plan": ""} == told(
         service, "plan-apply", "mine.toml"
     ) | {"plan": ""}
+    file.write_text("x = [")
+    assert service.command("apply", "mine.toml").stderr.startswith("slotwise: mine.toml: is not valid TOML")
 
 
 # -- the demo, the dashboard, forecasts ---------------------------------------------------------------------------

@@ -103,6 +103,25 @@ class Liar(SimulatedEngine):
         return [*told, fact]
 
 
+def test_an_end_that_is_told_again_after_a_restart(tmp_path: Path, until: Until) -> None:
+    """It is in the store, so it is no news; another end of the same attempt is a lie."""
+    url = f"sqlite:///{tmp_path}/x.db"
+    service = Service(open_store(url), simulated(), SETUP)
+    try:
+        (number,) = service.loop.submit([ONE]).result(PATIENCE)
+        until(service.loop, lambda: set(service.store.counts()) == {"done"})
+    finally:
+        service.close()
+    service = Service(open_store(url), simulated(), SETUP)
+    try:
+        for code, found in ((0, {}), (3, {"ended: unknown job": 1})):
+            service.loop.inbox.tell([Ended(number, 1, code, 5.0)])
+            until(service.loop, lambda: not service.loop.inbox)
+            assert service.loop.ask(lambda ledger, now: dict(ledger.lies)).result(PATIENCE) == found
+    finally:
+        service.close()
+
+
 def test_an_engine_that_lies(tmp_path: Path, until: Until) -> None:
     url = f"sqlite:///{tmp_path}/x.db"
     engine = Liar()

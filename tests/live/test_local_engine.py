@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from processes import PATIENCE, gone, kill_supervisor
@@ -22,8 +23,9 @@ from slotwise.live.engines.local import LocalEngine
 from slotwise.live.engines.machine import Machine
 from slotwise.live.engines.protocol import Ended, Fact, Lost, ServerUp, Start, Started, UnknownAttempt
 from slotwise.live.engines.supervisor.claims import boot
-from slotwise.live.engines.supervisor.outputs import output_path, sweep
+from slotwise.live.engines.supervisor.outputs import make_space, output_path, sweep
 from slotwise.live.engines.supervisor.processes import RunningProcess, ask_to_end, kill_late, start_time
+from slotwise.live.engines.supervisor.rounds import Supervisor
 
 SERVERS = {"a": ServerUp("a", {"cpu": 2, "memory": 1000})}
 
@@ -508,6 +510,47 @@ def test_the_limit_of_an_output_holds_after_the_end(tmp_path: Path) -> None:
     path = output_of(tmp_path, 1, 1_000_000, 5.0)
     assert sweep(str(tmp_path), 100_000, 10**9, 0.0) <= 110_000
     assert path.stat().st_size == 1_000_000, "the middle is a hole"
+
+
+def test_outputs_give_way_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The largest are shortened first, and no more of them than it takes: the store needs the space."""
+    small, large, larger = [
+        output_of(tmp_path, job, size, 5.0) for job, size in enumerate((90_000, 10**6, 3 * 10**6))
+    ]
+    disk = 100_000_000
+
+    def found(path: str) -> SimpleNamespace:
+        free = disk - filled - sum(map(size_of, (small, large, larger)))
+        return SimpleNamespace(f_blocks=disk, f_frsize=1, f_bavail=free)
+
+    monkeypatch.setattr("slotwise.live.engines.supervisor.outputs.os.statvfs", found)
+    filled = 90_000_000
+    assert make_space(str(tmp_path))
+    assert [one.stat().st_blocks * 512 >= 10**6 for one in (large, larger)] == [True, True]
+    filled = 93_000_000
+    assert make_space(str(tmp_path))
+    assert (size_of(large) >= 10**6, size_of(larger) < 200_000) == (True, True)
+    filled = 96_000_000
+    assert not make_space(str(tmp_path)), "there is no more to shorten"
+    assert [size_of(one) < 200_000 for one in (small, large, larger)] == [True] * 3
+    assert small.read_bytes() == b"x" * 90_000
+    assert larger.stat().st_size == 3 * 10**6
+
+
+@pytest.mark.parametrize("where", ["engine", "supervisor"])
+def test_a_full_disk_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """By the service for outputs of ended jobs, and by the supervisor for those of running ones."""
+    monkeypatch.setattr("slotwise.live.engines.local.SWEEP_SECONDS", 0.01)
+    monkeypatch.setattr("slotwise.live.engines.supervisor.outputs.RESERVE_BYTES", float("inf"))
+    monkeypatch.setattr("slotwise.live.engines.supervisor.outputs.RESERVE_SHARE", 2.0)
+    path = output_of(tmp_path, 1, 10**6, 5.0)
+    if where == "engine":
+        driver = Driver(tmp_path)
+        wait_for(lambda: size_of(path) < 200_000)
+        driver.engine.close()
+    else:
+        Supervisor(str(tmp_path), uses_groups=False)._look(100.0)
+        assert size_of(path) < 200_000
 
 
 def test_the_engine_sweeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,8 +154,25 @@ def test_over_the_api(tmp_path: Path) -> None:
         assert (wrong.status_code, "at most 1 min 40 s" in wrong.json()["detail"]) == (400, True)
         for body in ({"time": 0}, {"warn": {"signal": "NONE", "before": 1}}, {"grace": -1}):
             assert house.call("POST", "/v1/jobs", json={"argv": ["x"], **body}).status_code == 422
+        late = {"warn": {"signal": "USR1", "before": 10}}
+        for body, why in (
+            ({**late, "time": 5}, "10 s before a time limit of 5 s"),
+            ({"warn": {"signal": "USR1", "before": 101}}, "before a time limit of 1 min 40 s"),
+        ):
+            wrong = house.call("POST", "/v1/jobs", json={"argv": ["x"], **body})
+            assert (wrong.status_code, why in wrong.json()["detail"]) == (400, True), wrong.text
+        assert house.call("GET", f"/v1/jobs/{house.submit(**late)}").json()["time"] == 100
         submits = [entry.event for entry in house.service.store.entries(0) if '"submit"' in entry.event]
         assert '"duration":0.001' in submits[0]
         assert '"duration":100' in submits[1]
+    finally:
+        house.service.close()
+
+
+def test_a_warning_needs_a_limit(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    try:
+        wrong = house.call("POST", "/v1/jobs", json={"argv": ["x"], "warn": {"signal": "USR1", "before": 10}})
+        assert (wrong.status_code, wrong.json()["detail"].startswith("warn: needs a time limit")) == (400, True)
     finally:
         house.service.close()

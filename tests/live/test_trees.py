@@ -85,6 +85,15 @@ def number_in(file: Path) -> int:
     return int(file.read_text())
 
 
+def test_no_signal_is_ignored_or_blocked_in_a_job(driver: Driver) -> None:
+    """Whatever the supervisor does with its own signals: a job that ignores SIGPIPE or SIGINT would not end as it should."""
+    driver.start(1, "grep", "-E", "SigBlk|SigIgn", "/proc/self/status")
+    assert driver.until_ended(1).exit_code == 0
+    written = driver.engine.output(1, 1, 0, 1000)
+    assert written is not None
+    assert {line.split()[1] for line in written[0].splitlines()} == {b"0000000000000000"}
+
+
 def test_what_a_job_left_behind_ends_with_it(driver: Driver, tmp_path: Path) -> None:
     driver.python(1, ESCAPE.format(wipe="pass"), str(tmp_path / "pid"))
     assert driver.until_ended(1).exit_code == 0

@@ -270,6 +270,11 @@ def test_a_text_is_no_command(argv: object) -> None:
         Client("http://127.0.0.1:9").submit(argv)  # type: ignore[arg-type]
 
 
+def test_nothing_is_no_command() -> None:
+    with pytest.raises(InputError, match="None is no command; give a list"):
+        Client("http://127.0.0.1:9").submit(None)  # type: ignore[arg-type]
+
+
 def test_a_job_can_reach_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a job is told leaves the address of the service alone, which it may have got with --env."""
     told_to_it = told(Start(8, 2, "node1", {"array_index": 3, "array_id": 6}, {}))

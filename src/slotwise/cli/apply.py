@@ -16,6 +16,7 @@ from slotwise.live.transport import ServiceError
 if TYPE_CHECKING:
     from slotwise.live.client import Client
 
+REFUSED_FILE = (400, 422)  # statuses of an answer that blames the cluster file
 COMPILE_SECONDS = 600.0  # how long a policy may take to be compiled on a slow machine
 
 
@@ -55,10 +56,12 @@ def ask(client: Client, path: str, wanted: dict[str, Any]) -> dict[str, Any]:
             return found
 
 
-def may_apply(plan: dict[str, Any]) -> bool:
-    """Show a plan and ask."""
+def may_apply(plan: dict[str, Any], *, as_json: bool) -> bool:
+    """Show a plan and ask. Without a terminal, standard output has the plan if it is to have JSON."""
     print(lines_of(plan), file=sys.stderr)
     if not sys.stdin.isatty():
+        if as_json:
+            print(json.dumps(plan), flush=True)
         raise InputError(
             "nothing was changed, because there is no terminal to ask on",
             where="slotwise apply",
@@ -74,14 +77,16 @@ def apply(
     """Make the running cluster what a cluster file says."""
     text = text_of(file)
     with connected(server, profile) as client:
-        plan = ask(client, "/v1/cluster/plan", {"toml": text})
+        try:
+            plan = ask(client, "/v1/cluster/plan", {"toml": text})
+        except ServiceError as error:
+            if error.status in REFUSED_FILE:
+                raise InputError(str(error).removeprefix("cluster file: "), where=file) from None
+            raise
         if not dry_run and plan["changes"]:
-            if not yes:
-                if as_json:
-                    print(json.dumps(plan), flush=True)
-                if not may_apply(plan):
-                    print("nothing was changed", file=sys.stderr)
-                    return 1
+            if not (yes or may_apply(plan, as_json=as_json)):
+                print("nothing was changed", file=sys.stderr)
+                return 1
             wanted = {"toml": text} if yes else {"toml": text, "plan": plan["plan"]}
             plan = ask(client, "/v1/cluster/apply", wanted)
     print(json.dumps(plan) if as_json else lines_of(plan))

@@ -33,7 +33,7 @@ class Live:
     stop_asked: bool = False
 
     def when(self, told: float | None, now: float) -> float:
-        """The time that an engine tells, by its own clock: not before the placement, and not in the future."""
+        """Return the time that an engine tells by its own clock: not before the placement, and not in the future."""
         return now if told is None else min(now, max(self.placed, told))
 
 
@@ -79,18 +79,18 @@ class Bookkeeping:
         """exit codes of the last attempts that ended"""
 
     def take(self) -> tuple[Batch, Effects]:
-        """What has gathered; the next batch begins."""
+        """Return what has gathered, and begin the next batch."""
         taken = self.batch, self.effects
         self.batch, self.effects = Batch(), Effects()
         self.keys.clear()
         return taken
 
     def begin_epoch(self, why: dict[str, Any], opening: Sequence[Placement], now: float) -> None:
-        """The core was made anew from recorded facts, and this is what it starts at once."""
+        """Begin an epoch: the core was made anew from recorded facts, and starts these jobs at once."""
         self._write(encode({"event": "epoch", "now": now, **why}), Outcome(tuple(opening)), now)
 
     def tick(self, now: float) -> None:
-        """The policy's own clock has rung."""
+        """Let the policy act on its own clock."""
         self._apply(Tick(now))
 
     def _apply(self, event: Event, note: dict[str, Any] | None = None) -> None:
@@ -99,7 +99,7 @@ class Bookkeeping:
         self._write(encode(event), outcome, event.now, note)
 
     def _note(self, row: dict[str, Any], now: float) -> None:
-        """A row of the service's own, which the core need not know."""
+        """Write a row of the service's own, which the core need not know."""
         self._write(encode(row), Outcome(), now)
 
     def _write(self, event: str, outcome: Outcome, now: float, note: dict[str, Any] | None = None) -> None:

@@ -51,7 +51,7 @@ class Job(NamedTuple):
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is over."""
+        """Return whether the job has ended."""
         return self.state in ENDED
 
 
@@ -62,9 +62,9 @@ def job_of(values: dict[str, Any]) -> Job:
 
 def submission(argv: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
     """Return a job as the API takes it. The working directory is made absolute: the service does not know the caller's."""
-    if isinstance(argv, str | bytes):
+    if isinstance(argv, str | bytes) or not isinstance(argv, Iterable):
         raise InputError(
-            f"{argv!r} is one text",
+            f"{argv!r} is {'one text' if isinstance(argv, str | bytes) else 'no command'}",
             where="argv",
             remedy="give a list, such as ['echo', 'hi'] or ['sh', '-c', '...']",
         )
@@ -106,18 +106,18 @@ def number_of(job: Any) -> Any:
 
 
 def place_of(what: int | str) -> str:
-    """Where a job, by its number, or a server, by its name, is found."""
+    """Return the path of a job by its number, or of a server by its name."""
     return f"/v1/jobs/{what}" if isinstance(what, int) else f"/v1/servers/{quote(what, '')}"
 
 
 def first_page(limit: int | None, conditions: dict[str, Any]) -> dict[str, Any]:
-    """What to ask for first."""
+    """Return the question for the first page."""
     asked = {name: value for name, value in conditions.items() if value is not None}
     return asked | {"limit": min(limit or PAGE, PAGE)}
 
 
 def next_page(asked: dict[str, Any], page: dict[str, Any], limit: int | None) -> dict[str, Any] | None:
-    """What to ask for next; None: that was all."""
+    """Return the question for the next page; None after the last."""
     left = PAGE if limit is None else limit - len(page["jobs"])
     if page["next"] is None or left <= 0:
         return None
@@ -137,7 +137,7 @@ class Rhythm:
 
     @property
     def over(self) -> bool:
-        """Whether the time is up."""
+        """Return whether the time is up."""
         return self._deadline is not None and time.monotonic() >= self._deadline
 
     def bear(self, error: ServiceError) -> bool:
@@ -149,11 +149,11 @@ class Rhythm:
         return first
 
     def answered(self) -> None:
-        """The service is there."""
+        """Note that the service is there."""
         self._away = None
 
     def pause(self, something: bool) -> float:
-        """How long to sleep now."""
+        """Return how long to sleep now."""
         if something:
             self.answered()
         self._pause = 0.02 if something else min(1.0, self._pause * 1.5)
@@ -171,19 +171,19 @@ class Handle:
         return f"<job {self.id}>"
 
     def status(self) -> Job:
-        """As it is now."""
+        """Return the job as it is now."""
         return self.client.job(self.id)
 
     def done(self) -> bool:
-        """Whether it is over."""
+        """Return whether the job has ended."""
         return self.status().has_ended
 
     def running(self) -> bool:
-        """Whether it runs now."""
+        """Return whether the job runs now."""
         return self.status().state in ("placed", "running")
 
     def cancelled(self) -> bool:
-        """Whether it was withdrawn or stopped."""
+        """Return whether the job was withdrawn or stopped."""
         return self.status().state == "cancelled"
 
     def cancel(self) -> bool:
@@ -203,7 +203,7 @@ class Handle:
         raise TimeoutError(f"job {self.id} has not ended")
 
     def output(self) -> bytes:
-        """All that it wrote."""
+        """Return all that the job wrote."""
         return b"".join(self.client.output(self.id))
 
 
@@ -239,16 +239,16 @@ class Client:
         ]
 
     def job(self, number: int) -> Job:
-        """One job."""
+        """Return a job."""
         return job_of(self.call("GET", f"/v1/jobs/{number}").json())
 
     def detail(self, number: int) -> dict[str, Any]:
-        """One job with what it executes: argv, cwd, needs, requires, labels, ..."""
+        """Return a job with what it executes: argv, cwd, needs, requires, labels, ..."""
         answer: dict[str, Any] = self.call("GET", f"/v1/jobs/{number}").json()
         return answer
 
     def jobs(self, *, limit: int | None = None, **conditions: Any) -> Iterator[Job]:
-        """Jobs that meet the conditions (state, type, server, array, name, tenant, id), page by page."""
+        """Yield the jobs that meet the conditions (state, type, server, array, name, tenant, id), page by page."""
         asked: dict[str, Any] | None = first_page(limit, conditions)
         while asked is not None:
             page = self.call("GET", "/v1/jobs", params=asked).json()
@@ -265,7 +265,7 @@ class Client:
         return job_of(self.call("POST", f"/v1/jobs/{number}/stop").json())
 
     def explain(self, what: int | str) -> str:
-        """Why a job runs or waits (by its number), or what a server does (by its name)."""
+        """Say why a job runs or waits (by its number), or what a server does (by its name)."""
         return str(self.call("GET", f"{place_of(what)}/explain").json()["text"])
 
     def output(
@@ -313,7 +313,7 @@ class Client:
                 time.sleep(rhythm.pause(False))
 
     def as_completed(self, jobs: Iterable[int | Handle], timeout: float | None = None) -> Iterator[Job]:
-        """Jobs as they end."""
+        """Yield jobs as they end."""
         left = {job.id if isinstance(job, Handle) else job for job in jobs}
         rhythm = Rhythm(timeout)
         while left:
@@ -336,19 +336,19 @@ class Client:
         return list(self.as_completed(jobs, timeout))
 
     def servers(self) -> list[dict[str, Any]]:
-        """All servers."""
+        """Return all servers."""
         found: list[dict[str, Any]] = self.call("GET", "/v1/servers").json()
         return found
 
     def drain(self, name: str, reason: str = "asked for") -> dict[str, Any]:
-        """The server takes no more jobs."""
+        """Let a server take no more jobs."""
         answer: dict[str, Any] = self.call(
             "POST", f"/v1/servers/{quote(name, '')}/drain", json={"reason": reason}
         ).json()
         return answer
 
     def resume(self, name: str) -> dict[str, Any]:
-        """It takes jobs again."""
+        """Let a drained server take jobs again."""
         answer: dict[str, Any] = self.call("POST", f"/v1/servers/{quote(name, '')}/resume").json()
         return answer
 

@@ -36,7 +36,7 @@ class Ledger(DeadlineBooks):
     # -- what users ask for -------------------------------------------------------------------------------------
 
     def submit(self, jobs: Sequence[NewJob], now: float, *, is_there: bool = False) -> list[int]:
-        """New jobs, all or none; their numbers. An array is numbered in the order of its indices, and is named by its first job.
+        """Submit jobs, all or none, and return their numbers. An array is numbered in the order of its indices, and is named by its first job.
 
         `is_there`: the engine has the jobs already, such as pods. Quotas hold them, and refuse none.
         """
@@ -125,7 +125,7 @@ class Ledger(DeadlineBooks):
             self.cancel(number, now)
 
     def stop(self, number: int, now: float) -> None:
-        """A user wants a running job to end; the engine is asked, and tells when it has."""
+        """Ask the engine to end a running job. The engine tells when the job has ended."""
         live = self.live.get(number)
         if live is None:
             if number not in self.core and number not in self.holds:
@@ -140,7 +140,7 @@ class Ledger(DeadlineBooks):
     # -- what engines tell --------------------------------------------------------------------------------------
 
     def started(self, fact: Started, now: float) -> None:
-        """An attempt runs."""
+        """Note that an attempt runs."""
         live = self._meant(fact.job, fact.attempt, "started")
         if live is not None and live.state == PLACED:
             live.state = RUNNING
@@ -149,16 +149,14 @@ class Ledger(DeadlineBooks):
             self.batch.change(fact.job, state=RUNNING, started=live.when(fact.at, now))
 
     def ended(self, fact: Ended, now: float) -> None:
-        """An attempt has ended."""
+        """Note that an attempt has ended, and complete, stop or retry its job."""
         self.effects.settled.append((fact.job, fact.attempt))
         if self._ends.get((fact.job, fact.attempt)) == fact.exit_code:
             return  # told again, as engines may
         live = self._meant(fact.job, fact.attempt, "ended")
         if live is None:
             return
-        self._ends[fact.job, fact.attempt] = fact.exit_code
-        if len(self._ends) > REMEMBERED:
-            del self._ends[next(iter(self._ends))]
+        self.remember_end(fact.job, fact.attempt, fact.exit_code)
         stopped = (live.stop_asked or fact.by_user) and fact.exit_code != 0
         state = CANCELLED if stopped else FAILED if fact.exit_code or fact.over_time else DONE
         del self.live[fact.job]
@@ -185,8 +183,14 @@ class Ledger(DeadlineBooks):
         self._apply(event, note)
         self._is_over(fact.job, state)
 
+    def remember_end(self, job: int, attempt: int, exit_code: int) -> None:
+        """Take the same end as nothing new if an engine tells it again."""
+        self._ends[job, attempt] = exit_code
+        if len(self._ends) > REMEMBERED:
+            del self._ends[next(iter(self._ends))]
+
     def refused(self, fact: Refused, now: float) -> None:
-        """A placement was not carried out."""
+        """Take back a placement that was not carried out. Drain a server that refuses every placement."""
         live = self._meant(fact.job, fact.attempt, "refused")
         if live is None:
             return
@@ -196,7 +200,7 @@ class Ledger(DeadlineBooks):
         self._back(fact.job, live, now, fact.reason)
 
     def lost(self, fact: Lost, now: float) -> None:
-        """An attempt was lost: its end is not known."""
+        """Requeue or give up a job whose attempt was lost: its end is not known."""
         self.effects.settled.append((fact.job, fact.attempt))
         live = self._meant(fact.job, fact.attempt, "lost")
         if live is None:
@@ -207,7 +211,7 @@ class Ledger(DeadlineBooks):
             self._give_up(fact.job, live, now, fact.reason)
 
     def server_lost(self, fact: ServerLost, now: float) -> None:
-        """A server was lost with all jobs on it. Jobs that must not run twice end as lost; all other jobs go back to
+        """Take away a server that was lost with all jobs on it. Jobs that must not run twice end as lost; all other jobs go back to
         their queues."""
         server = self.servers.get(fact.name)
         if server is None or server.status == AWAY:
@@ -224,14 +228,14 @@ class Ledger(DeadlineBooks):
     # -- inside -------------------------------------------------------------------------------------------------
 
     def _back(self, job: int, live: Live, now: float, reason: str) -> None:
-        """A placement that came to nothing: back to the queue, unless its user wants it to end."""
+        """Requeue a job whose placement came to nothing, unless it was asked to end."""
         if live.stop_asked:
             self._give_up(job, live, now, reason)
         else:
             self._apply(Requeue(job, now, live.attempt), {"reason": reason})
 
     def _give_up(self, job: int, live: Live, now: float, reason: str) -> None:
-        """It leaves its server and does not come back."""
+        """Take a job from its server for good."""
         del self.live[job]
         state = CANCELLED if live.stop_asked else LOST
         self.batch.change(job, state=state, ended=now, reason=reason)
@@ -239,7 +243,7 @@ class Ledger(DeadlineBooks):
         self._is_over(job, state)
 
     def _meant(self, job: int, attempt: int, what: str) -> Live | None:
-        """The live job that a fact is about; a fact about anything else is counted and changes nothing."""
+        """Return the live job that a fact is about. Count a fact about anything else, which changes nothing."""
         live = self.live.get(job)
         if live is None or live.attempt != attempt:
             self.lies["stale attempt" if live is not None else f"{what}: unknown job"] += 1

@@ -199,7 +199,7 @@ class Loop:
         return job.tenant, job.key or ""
 
     def _by_key(self, ledger: Ledger, job: NewJob) -> Sequence[int] | None:
-        """The jobs that were submitted with this key."""
+        """Return the jobs that were submitted with this key."""
         if job.key is None:
             return None
         found = ledger.keys.get(self._key(job))
@@ -366,7 +366,7 @@ class Loop:
     # -- facts --------------------------------------------------------------------------------------------------
 
     def _hear(self, fact: Fact, now: float) -> None:
-        """What an engine tells. Whatever it says, the loop goes on."""
+        """Apply a fact that an engine tells. Whatever it says, the loop goes on."""
         ledger = self.ledger
         lies = ledger.lies.total()
         try:
@@ -374,6 +374,7 @@ class Loop:
                 case Started():
                     ledger.started(fact, now)
                 case Ended():
+                    self._recall(fact)
                     ledger.ended(fact, now)
                 case Refused():
                     ledger.refused(fact, now)
@@ -399,15 +400,15 @@ class Loop:
             ledger.lies["impossible"] += 1
             log.warning("the engine tells what cannot be: %s: %s", fact, error)
         if ledger.lies.total() > lies:
-            self._compare(fact)
+            log.warning("the engine tells what is not expected; it changes nothing: %s", fact)
 
-    def _compare(self, fact: Fact) -> None:
-        """A fact that was not expected: the same end told again is nothing, another one is worth a line in the log."""
-        if isinstance(fact, Ended):
-            kept = self.store.job(fact.job)
-            if kept is not None and (kept.attempt, kept.exit_code) == (fact.attempt, fact.exit_code):
-                return
-        log.warning("the engine tells what is not expected; it changes nothing: %s", fact)
+    def _recall(self, fact: Ended) -> None:
+        """Let the ledger remember an end that is in the store: after a restart, engines may tell it again."""
+        if fact.job in self.ledger.live:
+            return
+        kept = self.store.job(fact.job)
+        if kept is not None and kept.attempt == fact.attempt and kept.exit_code is not None:
+            self.ledger.remember_end(fact.job, fact.attempt, kept.exit_code)
 
     def _make_types(self, items: Sequence[Request | Fact], at: int, now: float) -> None:
         """Make the types of all jobs that arrive one after the other from place `at` on: each change of types rebuilds the core."""
@@ -459,7 +460,7 @@ class Loop:
         return kept is not None and kept.ended is not None
 
     def _waiting_job(self, tenant: str, key: str) -> int | None:
-        """The job that arrived with this key, the newest of them, if it waits."""
+        """Return the newest job that arrived with this key, if it waits."""
         number = None
         while (known := self._by_key(self.ledger, NewJob(tenant, None, {}, {}, key=key))) is not None:
             number = known[0]
@@ -494,15 +495,15 @@ class Loop:
         self._insist(self.store.hold)
         if effects.reconfigured and isinstance(self.engine, Configurable):
             self.engine.set_servers(self.ledger.servers_up())
+        if starts:  # before all that can wait: a server is idle
+            self.engine.start(starts)
         if effects.settled:
             self.engine.settled(effects.settled)
-        if starts:
-            self.engine.start(starts)
         for job, attempt in effects.stops:
             self.engine.stop(job, attempt)
 
     def starts(self, effects: Effects) -> list[Start]:
-        """The placements that still hold, with what the engine needs to know."""
+        """Return the placements that still hold, with what the engine needs to know."""
         live = self.ledger.live
         placed = [one for one in effects.starts if one.job in live and live[one.job].attempt == one.attempt]
         found = self.store.specs([one.job for one in placed])  # type: ignore[misc]

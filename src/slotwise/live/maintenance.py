@@ -47,7 +47,7 @@ class MaintenanceBooks(HeldBooks):
     # -- what operators ask for -----------------------------------------------------------------------------------
 
     def follow_jobs(self) -> None:
-        """From now on, follow what is expected of new jobs."""
+        """Follow what is expected of new jobs from now on."""
         if self._expected is None:
             self._expected = Expected(lambda number: number in self.core and number not in self.live)
 
@@ -109,7 +109,7 @@ class MaintenanceBooks(HeldBooks):
         return window._replace(state=CANCELLED)
 
     def resume(self, name: str, now: float) -> None:
-        """A draining server takes jobs again, unless a window closes it."""
+        """Let a draining server take jobs again, unless a window closes it."""
         window, server = self._closing(name, now), self.servers.get(name)
         if window is None or server is None or server.status != DRAINING:
             super().resume(name, now)
@@ -122,7 +122,7 @@ class MaintenanceBooks(HeldBooks):
             self._put(server._replace(reason=reason_of(window)))
 
     def remove(self, name: str, now: float) -> None:
-        """A server without jobs is forgotten, with its windows."""
+        """Forget a server without jobs, with its windows."""
         super().remove(name, now)
         for window in [one for one in self.windows.values() if one.server == name]:
             self._end_window(window, CANCELLED, now)
@@ -157,7 +157,7 @@ class MaintenanceBooks(HeldBooks):
         return window.begin - self._longest(window) if is_open else window.begin
 
     def server_up(self, fact: ServerUp, now: float) -> None:
-        """A server is there. If a window closes it, it joins when the window is over."""
+        """Let a server join. If a window closes it, it joins when the window is over."""
         server = self.servers.get(fact.name)
         if server is not None and server.status == AWAY and self._closing(fact.name, now) is not None:
             self._returning[fact.name] = fact
@@ -181,7 +181,7 @@ class MaintenanceBooks(HeldBooks):
                 expected.waits_again(number)
 
     def _expect(self, numbers: range, job: NewJob, group: PlacementKey, now: float) -> None:
-        """Jobs are about to be submitted to the core: follow them, and close servers that they must not come to."""
+        """Follow jobs that are about to be submitted to the core, and close servers that they must not come to."""
         if self._expected is None:
             return
         seconds = job.limit if job.limit is not None else job.duration

@@ -123,26 +123,26 @@ class Quotas:
     # -- what happens ---------------------------------------------------------------------------------------------
 
     def submitted(self, number: int, tenant: str, charge: Charge) -> None:
-        """A job is new. It is held, or the core is told of it."""
+        """Count a new job. It is held, or the core is told of it."""
         quota = self.of(tenant)
         if quota is not None:
             self._count(number, tenant, charge, is_active=not quota.active, waits=True)
 
     def placed(self, number: int) -> None:
-        """A job has got a server."""
+        """Count a job that has got a server."""
         self._waits(number, waits=False)
 
     def requeued(self, number: int) -> None:
-        """A job was taken back from its server, and is in its queue again."""
+        """Count a job that was taken back from its server, and is in its queue again."""
         self._waits(number, waits=True)
 
     def held(self, number: int) -> None:
-        """The core knows a job no more, and the job has not ended."""
+        """Count a job that the core knows no more, and that has not ended."""
         self._waits(number, waits=True)
         self._is_active(number, is_active=False)
 
     def ended(self, number: int) -> None:
-        """A job has ended, whatever it was before."""
+        """Leave out a job that has ended, whatever it was before."""
         self._waits(number, waits=False)
         self._is_active(number, is_active=False)
         job = self._jobs.pop(number, None)
@@ -192,7 +192,7 @@ class Quotas:
 
     @property
     def is_due(self) -> bool:
-        """Whether a job may be admitted or held now."""
+        """Return whether a job may be admitted or held now."""
         return bool(self._freed or self._beyond)
 
     def first_that_fits(self, tenant: str) -> int | None:

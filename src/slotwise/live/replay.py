@@ -48,12 +48,12 @@ as_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 def encode(row: Event | dict[str, Any]) -> str:
-    """An event, or a row of the service's own, as the journal keeps it."""
+    """Return an event, or a row of the service's own, as the journal keeps it."""
     return as_json(row if isinstance(row, dict) else as_dict(row))
 
 
 def damaged(seq: int, error: Exception | str) -> InputError:
-    """What is said of a row that cannot be right."""
+    """Return what is said of a row that cannot be right."""
     shown = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
     return InputError(
         f"is damaged: {' '.join(shown.split())}", where=f"row {seq} of the journal", remedy="restore a backup"
@@ -72,7 +72,7 @@ def row_of(entry: Entry) -> dict[str, Any]:
 
 
 def step(core: Scheduler, entry: Entry) -> tuple[Scheduler, Outcome | None]:
-    """One row: the core after it, and what it decided (None for rows that decide nothing)."""
+    """Apply one row. Return the core after it, and what it decided (None for rows that decide nothing)."""
     try:
         row = row_of(entry)
         kind = row["event"]
@@ -92,7 +92,7 @@ def step(core: Scheduler, entry: Entry) -> tuple[Scheduler, Outcome | None]:
 
 
 def difference(entry: Entry, outcome: Outcome) -> Difference | None:
-    """Where a decision is not the recorded one."""
+    """Return where a decision differs from the recorded one."""
     decided = [list(placement) for placement in outcome.placements]
     try:
         recorded = json.loads(entry.placements)
@@ -102,7 +102,7 @@ def difference(entry: Entry, outcome: Outcome) -> Difference | None:
 
 
 def rows(store: Store, after: int) -> Iterator[Entry]:
-    """All rows after this one."""
+    """Yield all rows after a row."""
     while piece := store.entries(after, limit=PIECE):
         for entry in piece:
             if entry.seq != after + 1:
@@ -160,7 +160,7 @@ def core_of(checkpoint: Checkpoint) -> Scheduler:
 
 
 def replay(store: Store) -> Replayed:
-    """From the oldest situation that is kept to the newest row, and compare every decision and every situation on the way."""
+    """Replay the journal from the oldest situation that is kept, and compare every decision and every situation on the way."""
     kept = store.checkpoints()
     if not kept:
         return Replayed(0, 0, 0, 0, [])

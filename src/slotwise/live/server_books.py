@@ -31,7 +31,7 @@ class ServerBooks(Bookkeeping):
     """Servers join, drain and leave; classes, types and the policy change."""
 
     def drain(self, name: str, now: float, reason: str = "asked for") -> None:
-        """The server takes no more jobs."""
+        """Let a server take no more jobs."""
         server = self._server(name)
         if server.status == UP:
             self._apply(Drain(name, now))
@@ -42,7 +42,7 @@ class ServerBooks(Bookkeeping):
             raise InputError(f"server {name!r} is lost", remedy="it can be removed")
 
     def resume(self, name: str, now: float) -> None:
-        """A draining server takes jobs again."""
+        """Let a draining server take jobs again."""
         server = self._server(name)
         if server.status == AWAY:
             raise InputError(f"server {name!r} is lost", remedy="it joins again when its engine finds it")
@@ -57,7 +57,7 @@ class ServerBooks(Bookkeeping):
             self._refusals.pop(name, None)
 
     def remove(self, name: str, now: float) -> None:
-        """A server without jobs is forgotten."""
+        """Forget a server without jobs."""
         self._server(name)
         self._apply(Remove(name, now))
         del self.servers[name]
@@ -154,7 +154,7 @@ class ServerBooks(Bookkeeping):
             self.apply(make_plan(running, running.target(), now, strict=False), now)
 
     def server_up(self, fact: ServerUp, now: float) -> None:
-        """A server is there."""
+        """Let a server join, or come back."""
         server = self.servers.get(fact.name)
         if server is None or server.status == AWAY:
             server_class = self._class_for(fact, now)
@@ -203,7 +203,7 @@ class ServerBooks(Bookkeeping):
             self.remove(fact.name, now)
 
     def server_drained(self, fact: ServerDrained, now: float) -> None:
-        """The engine wants no more jobs on a server."""
+        """Drain a server on which the engine wants no more jobs."""
         server = self.servers.get(fact.name)
         if server is not None and server.status == UP:
             self.drain(fact.name, now, BY_ENGINE + fact.reason)
@@ -213,7 +213,7 @@ class ServerBooks(Bookkeeping):
         return {name for name, jobs in self.core.jobs_by_type.items() if jobs}
 
     def _class_for(self, fact: ServerUp, now: float) -> str:
-        """The class of a server: the one that its engine names, one that is alike, or a new one."""
+        """Return the class of a server: the one that its engine names, one that is alike, or a new one."""
         names = {one.name for one in self.core.cluster.servers}
         if fact.server_class in names:
             return fact.server_class
@@ -309,7 +309,7 @@ class ServerBooks(Bookkeeping):
         return as_json({resource: float(amount) for resource, amount in full.items()})
 
     def _named_type(self, job: NewJob, now: float) -> str:
-        """The type that a job names."""
+        """Return the type that a job names."""
         known = [one.name for one in self.core.types if one.name not in self.outgoing.types]
         if job.type not in known:
             raise InputError(

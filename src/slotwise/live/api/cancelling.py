@@ -84,6 +84,12 @@ async def cancel_jobs(house: House, what: Cancelling, caller: Caller) -> Cancell
         for at in range(0, len(chosen), ENDED_AT_ONCE):
             piece = chosen[at : at + ENDED_AT_ONCE]
             errors |= await done(loop.ask(partial(end_all, piece), len(piece)))
+    if (
+        what.array is not None
+        and not found
+        and not await asyncio.to_thread(store.jobs, JobQuery(array_id=what.array, tenant=asked.tenant, limit=1))
+    ):
+        errors[what.array] = f"there is no array {what.array}"
     cancelled = [number for number in chosen if number not in errors]
     if not what.ids:  # jobs that meet a condition and have just ended are no error
         errors = {number: said for number, said in errors.items() if said != has_ended(number)}

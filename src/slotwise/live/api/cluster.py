@@ -31,7 +31,7 @@ from slotwise.policies import POLICIES
 
 @contextmanager
 def said_plainly() -> Iterator[None]:
-    """What a model finds wrong, in one line."""
+    """Return what a model finds wrong, in one line."""
     try:
         yield
     except ValidationError as error:
@@ -39,7 +39,7 @@ def said_plainly() -> Iterator[None]:
 
 
 def add(new: NewServer, ledger: Ledger, now: float) -> None:
-    """A server joins, if it can be said what it is."""
+    """Let a server join, if its class is known."""
     known = {one.name for one in ledger.core.cluster.servers}
     if new.server_class is not None and new.server_class not in known and not new.capacity:
         raise InputError(
@@ -54,7 +54,7 @@ def add(new: NewServer, ledger: Ledger, now: float) -> None:
 
 
 def view(ledger: Ledger, engine: str) -> ClusterView:
-    """What the core knows of the cluster."""
+    """Return what the core knows of the cluster."""
     core = ledger.core
     return ClusterView(
         resources=list(core.cluster.resources),

@@ -63,6 +63,7 @@ def new_job(spec: JobSpec, caller: Caller, times: TimeLimits, places: Mapping[st
         spec = {**spec, AT_ONCE: limited}  # type: ignore[misc]
     elif numbers is not None and is_large(numbers, None):
         spec = {**spec, JOBS: len(numbers)}  # type: ignore[misc]
+    check_warning(spec, limit)
     deadline = checked_deadline(spec, limit)
     kept = body_of(spec)
     expected = [one for one in (spec.get("duration"), limit) if one is not None]
@@ -82,6 +83,21 @@ def new_job(spec: JobSpec, caller: Caller, times: TimeLimits, places: Mapping[st
         limit=limit,
         deadline=deadline,
     )
+
+
+def check_warning(spec: JobSpec, limit: float | None) -> None:
+    """Raise InputError if the warning of a job would never come, or would be due before the job starts."""
+    warning = spec.get("warn")
+    if warning is None:
+        return
+    if limit is None:
+        raise InputError("needs a time limit", where="warn", remedy="add --time: the signal is sent before its end")
+    if warning["before"] > limit:
+        raise InputError(
+            f"comes {in_words(warning['before'])} before a time limit of {in_words(limit)}",
+            where="warn",
+            remedy="name a shorter time than the limit",
+        )
 
 
 def checked_deadline(spec: JobSpec, limit: float | None) -> float | None:

@@ -29,7 +29,7 @@ def units(row: Sequence[int], resources: Sequence[str], digits: Sequence[int]) -
 
 
 def covers(large: Amounts, small: Amounts) -> bool:
-    """Whether the large amounts are enough of every resource."""
+    """Return whether the large amounts are enough of every resource."""
     return all(amount <= large.get(name, 0) for name, amount in small.items())
 
 
@@ -51,23 +51,23 @@ class Definitions:
         self.classes = {one.name: one for one in classes}
 
     def demand(self, name: str) -> Amounts:
-        """What a job of a type demands."""
+        """Return what a job of a type demands."""
         return amounts(self.resources, self.types[name].demand)
 
     def capacity(self, name: str) -> Amounts:
-        """What a server of a class has."""
+        """Return what a server of a class has."""
         return amounts(self.resources, self.classes[name].capacity)
 
     def of_type(self, name: str) -> tuple[Any, ...]:
-        """All of a type that matters for where its jobs fit."""
+        """Return all of a type that matters for where its jobs fit."""
         return self.demand(name), dict(self.types[name].requires)
 
     def of_class(self, name: str) -> tuple[Any, ...]:
-        """All of a class that matters for what fits on its servers."""
+        """Return all of a class that matters for what fits on its servers."""
         return self.capacity(name), dict(self.classes[name].labels)
 
     def holds(self, server_class: str, jobs: Sequence[tuple[Mapping[str, Sequence[str]], Amounts]]) -> bool:
-        """Whether one server of a class can hold jobs, each with its requirements and its demand."""
+        """Return whether one server of a class can hold jobs, each with its requirements and its demand."""
         labels = self.classes[server_class].labels
         return covers(self.capacity(server_class), total(demand for _, demand in jobs)) and all(
             matches(requires, labels) for requires, _ in jobs

@@ -50,7 +50,7 @@ class Running:
     quotas: tuple[Quota, ...] = ()
 
     def target(self) -> Target:
-        """The cluster that runs, without types that were made and without what is outgoing."""
+        """Return the cluster that runs, without types that were made and without what is outgoing."""
         situation, leaving = self.situation, self.outgoing.servers
         wanted = {name: leaving.get(name, one.server_class) for name, one in self.servers.items()}
         return Target(
@@ -100,7 +100,7 @@ class ChangePlan:
 
     @property
     def fingerprint(self) -> str:
-        """The same for the same changes, whatever jobs do meanwhile; "" where there is none."""
+        """Return a text that is the same for the same changes, whatever jobs do meanwhile; "" where nothing changes."""
         if not self.changes:
             return ""
         shown = [(one.what, one.name, one.action, one.before, one.after) for one in self.changes]
@@ -112,7 +112,7 @@ class ChangePlan:
         return words.of_plan(self.changes, self.jobs)
 
     def as_dict(self, *, applied: bool) -> dict[str, Any]:
-        """As the API and `slotwise apply --json` give it."""
+        """Return the plan as the API and `slotwise apply --json` give it."""
         return {
             "plan": self.fingerprint,
             "changes": [vars(one) for one in self.changes],
@@ -169,7 +169,7 @@ class Planner:
         return amounts(situation.resources, situation.types[table.type[at]].demand)
 
     def plan(self, *, strict: bool) -> ChangePlan:
-        """All of it; `strict` refuses a plan under which a waiting job would fit no server."""
+        """Make the plan; `strict` refuses a plan under which a waiting job would fit no server."""
         target, running = self._target, self._running
         cluster = Cluster(resources=target.resources, servers=target.classes)
         check_cluster(cluster, may_be_empty=True)
@@ -333,7 +333,7 @@ class Planner:
         return found
 
     def _redefine(self, name: str, found: Types, taken: set[str]) -> list[JobType]:
-        """A type with another demand or other requirements; its earlier definition where jobs keep that."""
+        """Give a type another demand or other requirements. Return its earlier definition if jobs keep that."""
         found.redefined = True
         stay = self._waiting_beyond(name, self._new.demand(name))
         found.moved += self._waits[name] - len(stay)
@@ -359,7 +359,7 @@ class Planner:
         return kept
 
     def _waiting_beyond(self, name: str, demand: Amounts) -> list[int]:
-        """The waiting jobs of a type that ask for less than the type, but for more than a demand."""
+        """Return the waiting jobs of a type that request less than the type, but more than a demand."""
         situation, table = self._running.situation, self._running.situation.waiting
         if table.demand is None:
             return []
@@ -373,7 +373,7 @@ class Planner:
         return found
 
     def _leave_out(self, name: str, found: Types) -> list[JobType]:
-        """A type that the target does not name; itself where it stays for now."""
+        """Leave out a type that the target does not name. Return the type if it stays for now."""
         running = self._running
         replaced_by = running.outgoing.types.get(name, "")
         if replaced_by in self._new.types and self._waits[name]:  # jobs that were put back to their queue since
@@ -412,7 +412,7 @@ class Planner:
         return one if demand == one.demand else one.model_copy(update={"demand": demand})
 
     def _fits_new(self, one: JobType) -> bool:
-        """Whether one of the classes that stay holds a job of a type, whose demand is in the new order of resources."""
+        """Return whether one of the classes that stay holds a job of a type, whose demand is in the new order of resources."""
         demand = amounts(self._new.resources, one.demand)
         return any(self._new.holds(kind, [(one.requires, demand)]) for kind in self._new.classes)
 
@@ -506,29 +506,29 @@ class ServerChanges:
                     self.outgoing_classes.append(name)
 
     def class_after(self, name: str) -> str:
-        """The class of a server that is there now, after the plan."""
+        """Return the class that a present server has after the plan."""
         row = self._rows.get(name)
         return row.server_class if row is not None else self._running.servers[name].server_class
 
     def classes(self) -> list[ServerClass]:
-        """All classes after the plan, those that are outgoing last."""
+        """Return all classes after the plan, the outgoing ones last."""
         earlier = {to: self._old.classes[name].model_copy(update={"name": to}) for name, to in self._kept.items()}
         known = {**self._old.classes, **earlier}
         return [*self._new.classes.values(), *(known[name] for name in self.outgoing_classes)]
 
     def events(self, now: float) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """What happens before and after the core is rebuilt."""
+        """Return what happens before and after the core is rebuilt."""
         return (
             [as_dict(one._replace(now=now)) for one in self._before],
             [as_dict(one._replace(now=now)) for one in self._after],
         )
 
     def rows(self) -> dict[str, Server | None]:
-        """What changes in the read model."""
+        """Return what changes in the read model."""
         return self._rows
 
     def effect(self, server_class: str) -> str:
-        """What happens to the servers of a class, in words."""
+        """Return what happens to the servers of a class, in words."""
         groups: dict[str, list[str]] = {}
         for name, what in self._effects.get(server_class, ()):
             groups.setdefault(what, []).append(name)
@@ -564,7 +564,7 @@ class ServerChanges:
             self._take(server, wanted, bool(jobs))
 
     def _take(self, server: Server, wanted: str, busy: bool) -> None:
-        """The server is of the wanted class from now on."""
+        """Give a server the wanted class from now on."""
         name, status, reason = server.name, server.status, server.reason
         by_file = name in self._running.outgoing.servers
         back = by_file and (reason or "").startswith(BY_FILE)
@@ -589,7 +589,7 @@ class ServerChanges:
                 self._tell(wanted, name, f"leaves class {server.server_class} for this one, with its jobs")
 
     def _wait(self, server: Server, wanted: str | None) -> None:
-        """The server drains under its present definition, and leaves or takes the wanted class when it is empty."""
+        """Let a server drain under its present definition. When it is empty, it leaves or takes the wanted class."""
         name, kind = server.name, server.server_class
         self.outgoing[name] = wanted
         then = "leaves" if wanted is None else f"takes the new definition of class {wanted}"
@@ -628,5 +628,5 @@ def make_plan(running: Running, target: Target, now: float, *, strict: bool = Tr
 
 
 def has_settled(outgoing: Outgoing, busy: Container[str]) -> bool:
-    """Whether a server that was to leave or change when it is empty holds no job any more."""
+    """Return whether a server that was to leave or change when it is empty holds no job any more."""
     return any(name not in busy for name in outgoing.servers)

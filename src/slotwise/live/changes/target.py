@@ -28,7 +28,7 @@ class Outgoing:
     """draining servers, each with the class that it takes when it is empty; None: it leaves"""
 
     def as_dict(self) -> dict[str, Any]:
-        """As journal rows and checkpoints keep it."""
+        """Return the target as journal rows and checkpoints keep it."""
         return {"types": self.types, "classes": self.classes, "servers": self.servers}
 
     @classmethod
@@ -53,7 +53,7 @@ class Target:
 
     @classmethod
     def of_setup(cls, setup: Setup, servers: Iterable[ServerUp]) -> Target:
-        """What a service would begin with, if it began anew."""
+        """Return what a service would begin with if it began anew."""
         return cls(
             setup.cluster.resources,
             setup.cluster.servers,
@@ -66,11 +66,11 @@ class Target:
         )
 
     def with_policy(self, policy: str | None, options: Mapping[str, Any] | None) -> Target:
-        """The same cluster under another policy, or other options of the same one."""
+        """Return the same cluster under another policy, or with other options of the same policy."""
         return replace(self, policy=policy or self.policy, options=dict(options or {}))
 
     def on_servers_of(self, running: Target) -> Target:
-        """The same types and policy on the servers that run: for engines that find their servers themselves."""
+        """Return the same types and policy on the servers that run, for engines that find their servers themselves."""
         for name in self.resources:
             if name not in running.resources:
                 raise InputError(
@@ -87,14 +87,14 @@ class Target:
         )
 
     def ordered_like(self, other: Target) -> tuple[ServerClass, ...]:
-        """The classes, with capacities in the order of another cluster's resources."""
+        """Return the classes with capacities in the order of another cluster's resources."""
         return tuple(
             one.model_copy(update={"capacity": reordered(one.capacity, self.resources, other.resources)})
             for one in self.classes
         )
 
     def to_toml(self, engine: str) -> str:
-        """As a cluster file, which `slotwise serve` and `slotwise apply` take."""
+        """Return the target as a cluster file, which `slotwise serve` and `slotwise apply` take."""
         counts = Counter(self.servers.values())
         lines = ["# The cluster that runs, as `slotwise apply` takes it.", "[cluster]"]
         lines.append(f"resources = {toml(list(self.resources))}")
@@ -142,7 +142,7 @@ def reordered(sizes: Sequence[Decimal], before: Sequence[str], after: Sequence[s
 
 
 def is_numbered(server: str, server_class: str, count: int) -> bool:
-    """Whether a server has one of the names that a cluster file gives: CLASS-0, CLASS-1, ..."""
+    """Return whether a server has one of the names that a cluster file gives: CLASS-0, CLASS-1, ..."""
     number = server.removeprefix(f"{server_class}-")
     return number.isdecimal() and int(number) < count and server == f"{server_class}-{int(number)}"
 

@@ -38,12 +38,17 @@ def names(found: Sequence[str]) -> str:
 
 
 def value(of: Any) -> str:
-    """Return a value of a definition in words."""
+    """Return a value of a definition in words.
+
+    >>> value(["cpu", "memory"]), value({"gpu": ["a100", "h100"]})
+    ('cpu, memory', 'gpu a100 or h100')
+    """
     if isinstance(of, Mapping):
-        return ", ".join(f"{key} {value(one)}" for key, one in of.items()) or "none"
-    if isinstance(of, list | tuple):
-        return " or ".join(map(str, of))
-    return str(of)
+        named = {
+            key: " or ".join(map(str, one)) if isinstance(one, list | tuple) else one for key, one in of.items()
+        }
+        return ", ".join(f"{key} {one}" for key, one in named.items()) or "none"
+    return ", ".join(map(str, of)) if isinstance(of, list | tuple) else str(of)
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:

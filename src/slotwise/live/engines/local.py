@@ -35,7 +35,7 @@ from slotwise.live.engines.protocol import (
 )
 from slotwise.live.engines.supervisor import confining
 from slotwise.live.engines.supervisor.deadlines import number_of
-from slotwise.live.engines.supervisor.outputs import output_path, sweep
+from slotwise.live.engines.supervisor.outputs import make_space, output_path, sweep
 from slotwise.live.engines.supervisor.talking import VERSION
 from slotwise.live.spec import CONFINED
 
@@ -122,6 +122,7 @@ class LocalEngine:
         while not self._over.wait(SWEEP_SECONDS):
             try:
                 sweep(str(self.folder), self.output_limit, self.output_quota, time.time() - self.keep_seconds)
+                make_space(str(self.folder))
             except OSError as error:
                 log.warning("cannot look through the outputs: %s", error)
 

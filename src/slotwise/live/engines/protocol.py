@@ -179,7 +179,7 @@ class Engine(Protocol):
         store: what one of an older epoch wants, because it hung and has woken up, must not be done any more."""
 
     def servers(self) -> list[ServerUp]:
-        """The servers that are there now."""
+        """Return the servers that are there now."""
 
     def start(self, starts: Sequence[Start]) -> None:
         """Execute attempts, at most once each; returns without waiting for them. What it cannot do now it tries again."""
@@ -195,7 +195,7 @@ class Engine(Protocol):
         """Their ends are written down: the engine may forget them."""
 
     def output(self, job: int, attempt: int, offset: int, limit: int) -> tuple[bytes, int] | None:
-        """A piece of what an attempt wrote, from this offset on, and the offset after it; None where nothing is kept."""
+        """Return a piece of what an attempt wrote, from an offset on, and the offset after it; None if nothing is kept."""
 
     def close(self) -> None:
         """Let go; jobs go on."""
@@ -206,7 +206,7 @@ class Machines(Protocol):
     """An engine whose jobs are virtual machines, not commands."""
 
     def console(self, job: int, attempt: int) -> tuple[str, str] | None:
-        """The connection URI and the domain's name of an attempt that runs; None where it does not."""
+        """Return the connection URI and the domain's name of an attempt that runs; None if it does not."""
 
 
 @runtime_checkable
@@ -214,7 +214,7 @@ class Troubled(Protocol):
     """An engine that knows of trouble which neither servers nor jobs show."""
 
     def troubles(self) -> list[str]:
-        """What is wrong now, one line each; called from any thread."""
+        """Return what is wrong now, one line each; called from any thread."""
 
 
 @runtime_checkable
@@ -222,4 +222,4 @@ class Configurable(Protocol):
     """An engine whose servers come from a cluster file; other engines find theirs."""
 
     def set_servers(self, servers: Sequence[ServerUp]) -> None:
-        """These are the servers from now on; attempts that run go on."""
+        """Take these servers from now on; attempts that run go on."""

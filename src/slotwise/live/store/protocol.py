@@ -70,49 +70,49 @@ class Store(Protocol):
         """Sequence, time and epoch of each, oldest first."""
 
     def checkpoint(self, seq: int | None = None) -> Checkpoint | None:
-        """The newest, or the one at this row."""
+        """Return the newest checkpoint, or the one at a row."""
 
     def entries(self, after: int, *, limit: int = 1000) -> list[Entry]:
         """Journal rows after this one, in order."""
 
     def last_entry(self) -> Entry | None:
-        """The newest row."""
+        """Return the newest row."""
 
     def first_seq(self) -> int | None:
-        """The oldest row that is kept."""
+        """Return the number of the oldest row that is kept."""
 
     def job(self, job: int) -> Job | None:
-        """One job."""
+        """Return a job; None if there is none."""
 
     def job_by_key(self, tenant: str, key: str) -> Job | None:
-        """The job that was submitted with this idempotency key."""
+        """Return the job that was submitted with an idempotency key."""
 
     def jobs(self, query: Query) -> list[Job]:
-        """A page of jobs."""
+        """Return a page of jobs."""
 
     def live(self) -> list[LiveJob]:
-        """All jobs that are placed or run."""
+        """Return all jobs that are placed or run."""
 
     def held(self) -> list[tuple[Job, str]]:
         """Held jobs, with what they execute, by number."""
 
     def retrying(self) -> list[tuple[Job, str]]:
-        """Jobs that have not ended and are executed again if they fail, with what they execute."""
+        """Return the jobs that have not ended and are executed again if they fail, with what they execute."""
 
     def members(self, other: int, indices: Sequence[int] = ()) -> list[Member]:
-        """The job of this number, or all jobs of this array; with indices, only those jobs of the array."""
+        """Return the job of a number, or all jobs of an array; with indices, only those jobs of the array."""
 
     def needs(self, *, of: Sequence[int] = (), on: Sequence[int] = ()) -> list[DependencyRow]:
         """Dependencies of these jobs and arrays, and dependencies on these."""
 
     def counts(self) -> dict[str, int]:
-        """How many jobs there are in each state."""
+        """Count jobs by state."""
 
     def counts_of(self, query: Query) -> dict[str, int]:
-        """How many of these jobs there are in each state; limit and order do not matter."""
+        """Count the jobs that meet a query by state. Limit and order do not matter."""
 
     def jobs_by_server(self) -> dict[str, int]:
-        """How many jobs are placed or run on each server that has any."""
+        """Count the jobs that are placed or run by server; servers without jobs are left out."""
 
     def jobs_by_tenant(self) -> list[tuple[str, int, int]]:
         """Tenants with jobs that have not ended: name, waiting, placed or running."""
@@ -121,37 +121,37 @@ class Store(Protocol):
         """By type: how many jobs wait, and when the oldest was submitted; of one tenant, or of all."""
 
     def waiting_of(self, tenant: str) -> int:
-        """How many jobs of a tenant wait or are held."""
+        """Count the jobs of a tenant that wait or are held."""
 
     def specs(self, jobs: Sequence[int]) -> dict[int, tuple[Job, str]]:
-        """Jobs with what they execute."""
+        """Return jobs with what they execute."""
 
     def servers(self) -> list[Server]:
-        """All servers, by name."""
+        """Return all servers by name."""
 
     def windows(self) -> list[Window]:
-        """All maintenance windows that are kept, by number."""
+        """Return all maintenance windows that are kept, by number."""
 
     def hook_states(self) -> dict[str, str]:
-        """How far each hook has come, as JSON."""
+        """Return how far each hook has come, as JSON."""
 
     def next_ids(self) -> tuple[int, int]:
-        """The lowest job and spec numbers above all that were given."""
+        """Return the lowest job and spec numbers above all that were given."""
 
     def tokens(self) -> list[Token]:
-        """All tokens."""
+        """Return all tokens."""
 
     def add_token(self, token: Token) -> None:
-        """A new token; this needs no writer's right."""
+        """Add a token. This needs no right to write."""
 
     def drop_token(self, token: str) -> bool:
         """Take a token back; False where there is none of this name."""
 
     def ask(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """The rows of a SELECT with `?` for values; see `slotwise.live.store.history`."""
+        """Return the rows of a SELECT with `?` for values; see `slotwise.live.store.history`."""
 
     def dump(self) -> Iterator[tuple[str, list[Any]]]:
-        """All rows as (table, values) of one moment, for a backup."""
+        """Yield all rows of one moment as (table, values), for a backup."""
 
     def load(self, rows: Iterator[tuple[str, list[Any]]], schema: int) -> int:
         """Fill an empty store from a backup that was made with this version of the schema."""

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import time
 from collections.abc import Iterable
 
@@ -43,7 +42,7 @@ DAMAGED = "the log of its supervisor is damaged; whether and how it ran is not k
 
 
 def boot() -> str:
-    """The number of the machine's boot."""
+    """Return the number of the machine's boot."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return file.read().strip()
 
@@ -154,39 +153,41 @@ class Claims:
         self._size = self._base = 0
         self._unsynced_since: float | None = None
         if log.damaged:
+            import shutil  # it has what unpacks archives, and each child of the supervisor would pay for that
+
             shutil.copy(self._path, f"{self._path}.damaged")  # for people
         self.compact([])
 
     # -- writing ------------------------------------------------------------------------------------------------
 
     def claim(self, key: Key) -> None:
-        """It is about to be started. An attempt from before the machine went down is not started any more, so the gap is over."""
+        """Claim an attempt that is about to be started. An attempt from before the machine went down is not started any more, so the gap is over."""
         self.close_gap(())
         self.highest = max(self.highest, key[0])
         self._lines.append(f"C {key[0]} {key[1]}\n")
 
     def runs(self, key: Key, pid: int, since: str) -> None:
-        """It has a process."""
+        """Note the process of an attempt."""
         self._lines.append(f"P {key[0]} {key[1]} {pid} {since or '-'}\n")
 
     def limit(self, key: Key, limit: Limit) -> None:
-        """It has a time limit."""
+        """Note the time limit of an attempt."""
         self.limits[key] = limit
         self._lines.append(f"T {key[0]} {key[1]} {limit.line()}\n")
 
     def end(self, key: Key, status: int | None, reason: str) -> None:
-        """It has ended."""
+        """Note the end of an attempt."""
         self.limits.pop(key, None)
         self.ended[key] = end = status, time.time(), reason
         self._lines.append(end_line(key, *end))
 
     def settle(self, key: Key) -> None:
-        """Its end may be forgotten."""
+        """Forget the end of an attempt."""
         if self.ended.pop(key, None) is not None:
             self._lines.append(f"S {key[0]} {key[1]}\n")
 
     def close_gap(self, unknown: Iterable[Key]) -> None:
-        """These are all attempts from before that are not in the log: the service asks for them first of all."""
+        """End the attempts from before that are not in the log. They are all: the service asks for them first."""
         if self.gap:
             for key in unknown:
                 self.end(key, None, DAMAGED if self.damaged else WENT_DOWN)
@@ -216,7 +217,7 @@ class Claims:
         return True
 
     def sync(self, now: float) -> bool:
-        """Now and then: to the disk with what was written. False where something is left to be written or synced."""
+        """Sync what was written, once in `SYNC_SECONDS`. Return False if something is left to be written or synced."""
         if self._unsynced_since is not None and now - self._unsynced_since >= SYNC_SECONDS:
             try:
                 os.fdatasync(self._file)
@@ -226,11 +227,11 @@ class Claims:
         return not self._lines and self._unsynced_since is None
 
     def grown(self) -> bool:
-        """Whether it is time to write it anew."""
+        """Return whether it is time to write the log anew."""
         return self._size - self._base > COMPACT_BYTES
 
     def compact(self, running: Iterable[tuple[Key, int, str]]) -> None:
-        """A new log of what is not settled, in place of the old one."""
+        """Replace the log by a new one of what is not settled."""
         with open(self._path + ".new", "w", encoding="ascii") as file:
             if not self.gap:
                 file.write(f"B {self._boot}\n")

@@ -46,7 +46,7 @@ def own_group() -> tuple[str, str] | None:
 
 
 def is_delegated(path: str, name: str) -> bool:
-    """Whether groups may be made below a group."""
+    """Return whether groups may be made below a group."""
     if not (os.access(path, os.W_OK) and os.access(os.path.join(path, "cgroup.procs"), os.W_OK)):
         return False
     if name == ROOT or (os.geteuid() != 0 and os.stat(path).st_uid == os.geteuid()):
@@ -201,7 +201,7 @@ def remove(path: str) -> None:
 
 
 def was_out_of_memory(path: str) -> bool:
-    """Whether the kernel killed a process of the group because of its limit."""
+    """Return whether the kernel killed a process of the group because of its limit."""
     try:
         with open(os.path.join(path, "memory.events"), encoding="ascii") as file:
             events = dict(line.split() for line in file)

@@ -27,7 +27,7 @@ DEFAULT_SIGNALS = [signal.SIGPIPE, signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
 
 
 def start_time(pid: int, *, zombies: bool = False) -> str:
-    """When a process began, in the kernel's ticks; '' where there is none, or only a zombie: with the pid it names a process."""
+    """Return when a process began, in the kernel's ticks; '' if there is none, or only a zombie. With the pid it names a process."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             after_name = file.read().rpartition(b")")[2].split()
@@ -178,7 +178,7 @@ class Processes:
 
     @contextmanager
     def _inherited(self, wanted: dict[str, Any], cpus: list[int]) -> Iterator[None]:
-        """What a child inherits is set on ourselves for a moment: there is only one thread."""
+        """Set on ourselves for a moment what a child inherits: there is only one thread."""
         limits = [
             (kind, resource.getrlimit(kind), value)
             for kind, value in (
@@ -206,7 +206,7 @@ class Processes:
             os.chdir("/")
 
     def _choose(self, kind: str, wanted: dict[str, Any]) -> list[int]:
-        """The least used of the numbered things (CPUs, GPUs) that a server has, as many as the job asks for."""
+        """Return the least used CPUs or GPUs of a server, as many as the job requests."""
         pool, use = wanted.get(kind + "s") or [], self._use[kind]
         chosen = sorted(pool, key=lambda number: (use.get(number, 0), number))[: wanted.get(kind, 0)]
         for number in chosen:
@@ -219,7 +219,7 @@ class Processes:
                 self._use[kind][number] -= 1
 
     def _where(self, name: str, path: str) -> str:
-        """The file that a command means; ours, since posix_spawnp would search our own PATH, not the job's."""
+        """Return the file that a command means by the PATH of the job: posix_spawnp would search our own."""
         if "/" in name:
             return name
         found = self._found.get((name, path))
@@ -336,7 +336,7 @@ def signal_group(one: RunningProcess, number: int) -> bool:
 
 
 def is_alive(folder: str, key: Key, one: RunningProcess) -> bool:
-    """Whether a job that is not our child still runs: its first process, or any that holds its output."""
+    """Return whether a job that is not our child still runs: its first process, or any that holds its output."""
     return bool(one.pid and one.since == start_time(one.pid)) or is_held(output_path(folder, *key))
 
 

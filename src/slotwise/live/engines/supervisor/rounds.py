@@ -11,8 +11,9 @@ from typing import Any
 
 from slotwise.live.engines.supervisor.claims import Claims, Key
 from slotwise.live.engines.supervisor.deadlines import Deadlines
+from slotwise.live.engines.supervisor.launching import prepare
 from slotwise.live.engines.supervisor.limits import Limit
-from slotwise.live.engines.supervisor.outputs import drop_if_empty, output_path
+from slotwise.live.engines.supervisor.outputs import drop_if_empty, make_space, output_path
 from slotwise.live.engines.supervisor.processes import (
     CannotExecuteError,
     Processes,
@@ -27,6 +28,7 @@ from slotwise.live.engines.supervisor.talking import Talk
 IDLE_SECONDS = 30.0
 # Seconds between two checks of output sizes, adopted jobs and grace periods.
 LOOK_SECONDS = 0.5
+SPACE_SECONDS = 10.0  # between two searches for outputs to shorten while the disk stays full
 # Seconds until a start is reported: a job that ends before then is reported once instead of twice.
 SHORT_SECONDS = 0.02
 UNSEEN = "its supervisor was killed while it ran; the exit status is not known"
@@ -53,6 +55,8 @@ class Supervisor:
         """ended, not yet told"""
         self._began: dict[Key, float] = {}
         """when those began whose ends are not settled"""
+        self._look_for_space_at = 0.0
+        """on the monotonic clock"""
 
     def serve(self, listening: socket.socket) -> None:
         """Run until there has been no job and no service for a while."""
@@ -62,8 +66,7 @@ class Supervisor:
         wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        for ignored in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
-            signal.signal(ignored, signal.SIG_IGN)
+        prepare()
         epoll = select.epoll()
         epoll.register(listening.fileno(), select.EPOLLIN)
         epoll.register(wake_read, select.EPOLLIN)
@@ -105,11 +108,13 @@ class Supervisor:
             self._end(key, status, one.reason)
 
     def _look(self, now: float) -> None:
-        """Grace periods, sizes of outputs, and jobs that are not our children and have gone."""
+        """Check grace periods, sizes of outputs, and jobs that are not our children and have gone."""
         for one in (*self._processes.running.values(), *self._adopted.values()):
             kill_late(one, now)
         self._processes.watch_memory()
         self._processes.shorten_outputs()
+        if now >= self._look_for_space_at and not make_space(self._folder):
+            self._look_for_space_at = now + SPACE_SECONDS
         for key, one in list(self._adopted.items()):
             if not is_alive(self._folder, key, one):
                 del self._adopted[key]
@@ -187,7 +192,7 @@ class Supervisor:
         self._to_start.clear()
 
     def _tell(self, talk: Talk, now: float) -> None:
-        """Ends, and starts of jobs that go on."""
+        """Tell the service of ends, and of starts of jobs that go on."""
         ends = self._claims.ended
         if self._untold:
             told = [[*key, *ends[key], self._began.get(key)] for key in self._untold if key in ends]

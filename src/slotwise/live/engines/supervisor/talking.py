@@ -39,7 +39,7 @@ class Talk:
         return self._peer is not None or self._newcomer is not None
 
     def accept(self, listening: socket.socket) -> None:
-        """A service has come."""
+        """Let a service connect."""
         self._hear_newcomer()  # the one before may have said its epoch meanwhile
         self._send_away()
         newcomer, _ = listening.accept()
@@ -87,7 +87,7 @@ class Talk:
         self._peer, self.epoch, self._unread = newcomer, epoch, rest
 
     def hang_up(self) -> None:
-        """The service has gone."""
+        """Close the connection to a service that has gone."""
         if self._peer is not None:
             self._epoll.unregister(self._peer.fileno())
             self._peer.close()
@@ -99,7 +99,7 @@ class Talk:
             self._unsent += line(message)
 
     def send(self) -> None:
-        """As much of what was said as goes out now."""
+        """Send as much of the messages as goes out now."""
         if self._peer is None or not self._unsent:
             return
         waited = False
@@ -116,7 +116,7 @@ class Talk:
         self._epoll.modify(self._peer.fileno(), select.EPOLLIN | (select.EPOLLOUT if waited else 0))
 
     def receive(self) -> list[dict[str, Any]]:
-        """The messages that have come; what one service said before another took its place is heard first."""
+        """Return the messages that have come; those that one service sent before another took its place come first."""
         messages = self._messages()
         before = self._peer
         self._hear_newcomer()
@@ -153,7 +153,7 @@ def is_a_job(peer: socket.socket, has_strangers: bool) -> bool:
 
 
 def line(message: dict[str, Any]) -> bytes:
-    """As it is sent."""
+    """Return a message as it is sent."""
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
 
@@ -228,7 +228,7 @@ def is_start(one: Any) -> bool:
 
 
 def read(peer: socket.socket) -> tuple[bytes, bool]:
-    """All that has come, and whether the other side has gone."""
+    """Return all that has come, and whether the other side has gone."""
     parts: list[bytes] = []
     while True:
         try:
