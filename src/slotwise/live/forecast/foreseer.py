@@ -214,7 +214,7 @@ class Foreseer:
             if kept is None:
                 raise InputError(f"there is no job {job}")
             state = kept.state
-            reason = f"job {job} does not wait: it is {state}"
+            reason = f"it does not wait, its state is {state}"
         return {"job": job, "type": kind, "state": state} | self._form(
             sight, None if at is None else sight.quantiles[:, at], _median(sight, at), reason
         )
