@@ -125,5 +125,11 @@ def test_intervals_hold_about_as_often_as_they_say(play: Play, tmp_path: Path) -
     waiting = {row["tenant"]: row["waiting"] for row in found["tenants"]}
     assert set(waiting) == {"physics", "web"}
     assert sum(waiting.values()) == sum(row["waiting"] for row in found["queues"]) == len(found["jobs"])
+    own = again.forecasts(tenant="physics")
+    assert [row["tenant"] for row in own["tenants"]] == ["physics"]
+    assert len(own["jobs"]) == waiting["physics"], "of another tenant, no job is shown"
+    assert {row["job"] for row in own["running"]} < {row["job"] for row in found["running"]}
+    held = {job for row in again.advice("physics")["servers"] for job in row["jobs"]}
+    assert held <= {row["job"] for row in own["running"]}
     last = max(row["p50"] for row in found["jobs"])
     assert max(row["p50"] for row in found["tenants"]) >= 0.5 * last
