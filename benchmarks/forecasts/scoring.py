@@ -160,11 +160,15 @@ def table(headings: list[str], rows: list[list[str]]) -> list[str]:
 def report(files: list[Path], out: Path | None) -> None:
     """Print, and write, the tables."""
     lines: list[str] = []
-    for part in ("tune", "decide"):
+    for part, heading in (
+        ("tune", "Logs to tune on"),
+        ("decide", "Logs to decide on"),
+        ("last", "Logs that were looked at last"),
+    ):
         scored = [(file.stem, *score(file)) for file in files if file.exists() and _part(file) == part]
         if not scored:
             continue
-        lines += [f"### Logs to {part} on", ""]
+        lines += [f"### {heading}", ""]
         lines += [*losses(scored), "", *ours_in_detail(scored), "", *groups(scored), ""]
     text = "\n".join(lines)
     print(text)

@@ -1,7 +1,7 @@
 """Quantiles of runs ahead, mixed with recent waits, and corrected online so that they hold as often as they say.
 
-Where the future depends on arrivals more than on the jobs that are there, recent waits are as good as the runs. The mean of both is better than each, and its intervals
-hold more often than those of weights that are learnt from the losses so far: such weights follow the last backlog into the next one (docs/research/forecasts.md).
+Where the future depends on arrivals more than on the jobs that are there, recent waits are as good as the runs. The mean of both is better than each.
+Its weights are fixed: weights that are learnt from the losses so far follow the last backlog into the next one, and fewer intervals hold (docs/research/forecasts.md).
 
 Runs know nothing of what is wrong with their own assumptions. So each past forecast yields the level at which the job started
 (the probability integral transform, here as a logit). If the forecasts were right, these levels would
@@ -12,9 +12,6 @@ Recent outcomes count more, and so do outcomes of the same type and of the same 
 later than at the level that its wait has reached so far. The quantile is that of the Kaplan-Meier estimate, so that long waits
 are not forgotten because their outcome comes late. Forecasts enter by when they were made, never by when their outcome was known.
 Before there are outcomes, a prior stands for them: uniform levels, as if the runs were right.
-
-Outcomes of one backlog are alike, and they come late. So the levels of the past alone would hold too seldom where the load changes. The ends of the
-intervals are moved outwards by a small step for each miss, and inwards for each hit (adaptive conformal inference, Gibbs and Candès 2021).
 """
 
 from __future__ import annotations
@@ -30,15 +27,14 @@ from slotwise.foresee.history import F8, I8
 Flags = NDArray[np.bool_]
 LEVELS = (0.1, 0.5, 0.9)
 BANDS = (60.0, 600.0, 3600.0, 4 * 3600.0, 24 * 3600.0)  # seconds; lengths of the forecast wait, by its median
-# Forecasts after which an outcome counts half, for each quantile: those of the tails need more outcomes than the median. With 200 for all of them,
-# fewer intervals held on ceritsc2013, and with 1,000 the loss was higher on nasa (docs/research/forecasts.md).
+# Forecasts after which an outcome counts half, for each quantile: those of the tails need more outcomes than the median.
 HALVES = (3000.0, 200.0, 3000.0)
 UNLIKE = 0.5  # weight of an outcome of another type, and of another band
 PRIOR_WEIGHT = 20.0  # outcomes that the prior stands for
 PRIOR_POINTS = 60
 SMALLEST = 1.0  # seconds; waits are compared as log(wait + SMALLEST)
 REACH = 28 * 86_400.0  # seconds; where runs are mixed with recent waits, a later start counts as this one
-WAITS_WEIGHT = 0.25  # of recent waits in the mean of log-waits; TODO
+WAITS_WEIGHT = 0.25  # of recent waits in the mean of log-waits; between 0.15 and 0.5, the loss on kth moves by 4 % (docs/research/forecasts.md)
 LARGEST = 1e9  # seconds; stands for a start that is later than the runs went
 LEAST_SLOPE = 0.15  # of the tails beyond all runs, in log-seconds per logit
 # Logits at which the runs of a forecast are kept. Levels beyond 12 are not told apart; runs a third as wide as they should be need 8.
@@ -88,18 +84,15 @@ def mixed(runs: F8, waits: F8) -> F8:
 class Correction:
     """Levels at which curves are read, learnt from outcomes."""
 
-    def __init__(
-        self, levels: F8, censored: Flags, kind: Sequence[str], band: I8, shifts: tuple[float, float] = (0.0, 0.0)
-    ) -> None:
-        """Outcomes in the order in which their forecasts were made. `levels`: logits; `censored`: the job still waits.
-        `shifts`: logits by which intervals are made wider, at their early and at their late end."""
+    def __init__(self, levels: F8, censored: Flags, kind: Sequence[str], band: I8) -> None:
+        """Outcomes in the order in which their forecasts were made. `levels`: logits; `censored`: the job still waits."""
         n = len(levels)
         prior = (np.arange(PRIOR_POINTS) + 0.5) / PRIOR_POINTS
         levels = np.concatenate([levels, np.log(prior / (1.0 - prior))])
         censored = np.concatenate([censored, np.zeros(PRIOR_POINTS, np.bool_)])
         self._order = np.lexsort((censored, levels))
         self._levels, self._censored = levels[self._order], censored[self._order]
-        self._age, self._shifts = n - 1.0 - np.arange(n), np.array([-shifts[0], 0.0, shifts[1]])
+        self._age = n - 1.0 - np.arange(n)
         self._kinds = {name: at for at, name in enumerate(dict.fromkeys(kind))}
         self._kind = np.array([self._kinds[name] for name in kind], np.int64)
         self._band = np.asarray(band, np.int64)
@@ -126,7 +119,7 @@ class Correction:
                 share = np.concatenate([UNLIKE**unlike * 0.5 ** (self._age / half), prior])[self._order]
                 mine = np.array(HALVES) == half
                 logits[mine] = _quantiles(self._levels, self._censored, share)[mine]
-            self._found[key] = np.maximum.accumulate(logits + self._shifts)
+            self._found[key] = np.maximum.accumulate(logits)
         return self._found[key]
 
 

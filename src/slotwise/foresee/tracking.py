@@ -10,13 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slotwise.foresee.correction import BANDS, GRID, LEVELS, Correction, band_of, levels_of
+from slotwise.foresee.correction import BANDS, GRID, Correction, band_of, levels_of
 from slotwise.foresee.history import F8
 
 REMEMBERED = 2_000  # outcomes from which coverage is told, and forecasts from which the correction learns
-# Logits by which an end of the intervals moves for a miss, and how far in all. With 0.05, 72 instead of 70 % hold on ceritsc2013, at a loss that is 3 % higher.
-STEP = 0.02
-NARROWEST, WIDEST = -0.5, 1.5
 
 
 class ForecastOutcome(NamedTuple):
@@ -58,8 +55,6 @@ class Tracker:
     def __init__(self) -> None:
         self.outcomes: deque[ForecastOutcome] = deque(maxlen=REMEMBERED)
         self.at_once = self.unanswered = 0
-        self.shifts = [0.0, 0.0]
-        """logits by which intervals are made wider at their early and at their late end"""
         self._recent: deque[_Made] = deque(maxlen=REMEMBERED)
         self._open: dict[Hashable, list[_Made]] = {}
         self._due: list[tuple[float, int, _Made]] = []
@@ -88,7 +83,7 @@ class Tracker:
         levels = levels_of(np.array([one.curve for one in known]).reshape(-1, len(GRID)), waits)
         censored = np.array([one.wait is None for one in known], np.bool_)
         kinds, bands = [one.type for one in known], np.array([one.band for one in known], np.int64)
-        return Correction(levels, censored, kinds, bands, (self.shifts[0], self.shifts[1]))
+        return Correction(levels, censored, kinds, bands)
 
     def advance(self, now: float) -> None:
         """Time has passed: intervals that end before `now` have not held for jobs that still wait."""
@@ -96,7 +91,7 @@ class Tracker:
             one = heapq.heappop(self._due)[2]
             if not one.done and not one.told:
                 one.told = True
-                self._learn(one, late=True)
+                self._tell(one, inside=False)
 
     def started(self, job: Hashable, when: float) -> None:
         """A job has started."""
@@ -105,12 +100,10 @@ class Tracker:
             one.done = True
             one.wait = when - one.made
             if not one.told:
-                self._learn(one, early=one.wait < one.low)
+                self._tell(one, inside=one.wait >= one.low)
 
-    def _learn(self, one: _Made, *, early: bool = False, late: bool = False) -> None:
-        self.outcomes.append(ForecastOutcome(one.type, one.band, not (early or late)))
-        for end, (missed, share) in enumerate(((early, LEVELS[0]), (late, 1.0 - LEVELS[-1]))):
-            self.shifts[end] = min(WIDEST, max(NARROWEST, self.shifts[end] + STEP * (missed - share)))
+    def _tell(self, one: _Made, *, inside: bool) -> None:
+        self.outcomes.append(ForecastOutcome(one.type, one.band, inside))
 
     def dropped(self, job: Hashable) -> None:
         """A job will not start: its forecasts teach nothing."""
@@ -151,10 +144,9 @@ class Tracker:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return outcomes and steps as plain data; forecasts are left out."""
+        """Return outcomes as plain data; forecasts are left out."""
         return {
             "outcomes": [list(one) for one in self.outcomes],
-            "shifts": list(self.shifts),
             "at_once": self.at_once,
             "unanswered": self.unanswered,
         }
@@ -166,6 +158,5 @@ class Tracker:
         made.outcomes.extend(
             ForecastOutcome(row[0], int(row[1]), bool(row[2])) for row in values.get("outcomes", ())
         )
-        made.shifts = [float(x) for x in values.get("shifts", made.shifts)]
         made.at_once, made.unanswered = int(values.get("at_once", 0)), int(values.get("unanswered", 0))
         return made
