@@ -30,6 +30,9 @@ from slotwise.scheduling.situation import Situation
 RUNS = 32  # runs ahead; their quantiles move by about 1 / RUNS
 BUDGET = 1.2  # seconds for the runs of one refresh
 FRESH = 2.0  # seconds for which a result is used even if the state has moved
+# A result is used for this many times the time that it took. So constant questions take at most a quarter of a CPU from decisions and jobs. On a busy machine,
+# where a look ahead takes longer than callers wait, the next caller gets its result.
+REST = 3.0
 STALE = 60.0  # seconds after which a result is made anew although the state has not moved
 FEWEST = 10  # jobs that must have completed before anything is said
 AGES = (600.0, 3600.0, 4 * 3600.0, 24 * 3600.0)  # seconds waited after which a further forecast of a job is kept
@@ -52,7 +55,9 @@ class Sight:
     medians: F8 = field(default_factory=lambda: np.zeros(0))
     place: dict[Hashable, int] = field(default_factory=dict)
     made: float = 0.0
-    """when, by a clock that only measures how long ago"""
+    """when it was begun, by a clock that only measures how long ago"""
+    seconds: float = 0.0
+    """that it took"""
     seq: int = 0
 
 
@@ -102,11 +107,12 @@ class Foreseer:
     def sight(self, *, fresh: bool = False) -> Sight:
         """Return the newest look ahead; make a new one where the state has moved and the last is not fresh."""
         age = time.monotonic() - self._sight.made if self._sight is not None else float("inf")
-        if self._sight is not None and age < FRESH and not fresh:
+        if self._sight is not None and age < max(FRESH, (1.0 + REST) * self._sight.seconds) and not fresh:
             return self._sight
         self.follower.catch_up()
         if self._sight is None or self._sight.seq != self.follower.seq or age > STALE:
             self._sight = self._look()
+            self._sight.seconds = time.monotonic() - self._sight.made
         return self._sight
 
     def is_behind(self) -> bool:
