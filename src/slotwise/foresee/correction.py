@@ -34,7 +34,8 @@ PRIOR_WEIGHT = 20.0  # outcomes that the prior stands for
 PRIOR_POINTS = 60
 SMALLEST = 1.0  # seconds; waits are compared as log(wait + SMALLEST)
 REACH = 28 * 86_400.0  # seconds; where runs are mixed with recent waits, a later start counts as this one
-WAITS_WEIGHT = 0.25  # of recent waits in the mean of log-waits; between 0.15 and 0.5, the loss on kth moves by 4 % (docs/research/forecasts.md)
+# Of recent waits in the mean of log-waits. With 0.5 the loss on kth is 6 % higher, and on CERIT-SC 5 % lower (docs/research/forecasts.md).
+WAITS_WEIGHT = 0.25
 LARGEST = 1e9  # seconds; stands for a start that is later than the runs went
 LEAST_SLOPE = 0.15  # of the tails beyond all runs, in log-seconds per logit
 # Logits at which the runs of a forecast are kept. Levels beyond 12 are not told apart; runs a third as wide as they should be need 8.
