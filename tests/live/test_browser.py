@@ -243,7 +243,9 @@ def test_a_forecast_is_shown_with_how_often_its_like_came_true(visit: Callable[.
         page = one.go(f"jobs/{jobs[-1].id}")
         shown = page.locator("section.urgent", has_text="When it should start")
         shown.get_by_text("in 5 min").wait_for()
-        shown.get_by_text("81 % of the last 2,000 starts with such a forecast lay within their 80 % interval.").wait_for()
+        shown.get_by_text(
+            "81 % of the last 2,000 starts with such a forecast lay within their 80 % interval."
+        ).wait_for()
         first, last = (time.strftime("%H:%M", time.gmtime(told["as_of"] + seconds)) for seconds in (60, 7200))
         zone = page.evaluate("new Date().getTimezoneOffset()")
         hours = [page.evaluate("(at) => new Date(at).getUTCHours() * 60 + new Date(at).getUTCMinutes()", at)
