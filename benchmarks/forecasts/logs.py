@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.policies import traces
-from benchmarks.policies.families import LOGS, TYPES, cloud
+from benchmarks.policies.families import TYPES, cloud
+from benchmarks.policies.reality import MACHINES
 from slotwise.foresee.arrivals import DAY
 from slotwise.model import Cluster, JobType, Scenario, ServerClass, TypeMaking
 from slotwise.workloads.tracejobs import jobs_of_trace
@@ -80,7 +81,7 @@ def _of_trace(
 
 def parallel(name: str, load: float, part: str, most: int = 10**9) -> Log:
     """A log of a parallel machine, with users' estimates, at this load."""
-    path, processors = LOGS[name]
+    path, processors = MACHINES[name]
     trace, _ = import_trace("swf", [traces.SHARED / path], skip_bad=True)
     factor = float(trace.duration @ trace.demands()[:, 0]) / (processors * trace.span) / load
     cluster = Cluster(
@@ -159,4 +160,9 @@ ALL: dict[str, Callable[[], Log]] = {
     "days-rhythm-2": partial(simulated, "rhythm", 2, "decide"),
     "days-tails-2": partial(simulated, "tails", 2, "decide"),
     "days-churn-2": partial(simulated, "churn", 2, "decide"),
+    # looked at once, when all was decided
+    "blue-0.8": partial(parallel, "blue", 0.8, "last", 20_000),
+    "days-rhythm-3": partial(simulated, "rhythm", 3, "last"),
+    "days-tails-3": partial(simulated, "tails", 3, "last"),
+    "days-churn-3": partial(simulated, "churn", 3, "last"),
 }

@@ -10,9 +10,7 @@ import numpy as np
 
 from benchmarks.forecasts.logs import Log
 from benchmarks.forecasts.replaying import Replay, Replayed, actual
-from slotwise.foresee.correction import sources_of
 from slotwise.foresee.ensemble import Outlook, ensemble
-from slotwise.foresee.features import features
 from slotwise.foresee.recent import RecentWaits
 from slotwise.simulation.run.forward import Coming
 
@@ -30,7 +28,7 @@ def write_runs(replayed: Replayed, file: Path, *, runs: int) -> None:
     history = replayed.history()
     asked = [one for one in replayed.origins if one.situation is not None]
     columns: dict[str, list[object]] = {
-        name: [] for name in ("members", "oracle", "plan", "seconds", "beside", "beside_job", "waits", "known")
+        name: [] for name in ("members", "oracle", "plan", "seconds", "beside", "beside_job", "waits")
     }
     nothing = Coming(np.zeros(0), np.zeros(0, np.int64), np.zeros(0))
     began = time.monotonic()
@@ -55,11 +53,6 @@ def write_runs(replayed: Replayed, file: Path, *, runs: int) -> None:
         asked_too = np.array([one.job, *names])
         waits = RecentWaits(history.until(one.now)).curves(log.type[asked_too], one.now - log.arrival[asked_too])
         columns["waits"].append(np.concatenate([waits, np.full((BESIDE - len(names), waits.shape[1]), np.nan)]))
-        own = outlook.history_type[watched]
-        age = one.now - np.array(situation.waiting.submitted)[watched]
-        sources = sources_of(made.starts[:, watched], RecentWaits(outlook.history).curves(own, age))
-        known = features(outlook, sources, watched)
-        columns["known"].append(np.concatenate([known, np.full((BESIDE - len(names), known.shape[1]), np.nan)]))
         truth = {job: float(log.duration[job]) for job in owners}
         outlook.know(truth)
         true = ensemble(outlook, max(8, runs // 2), at + 1, watched=watched[:1])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slotwise.foresee.correction import BANDS, LEVELS, band_of, sources_of
+from slotwise.foresee.correction import BANDS, LEVELS, band_of, curves_of, mixed
 from slotwise.foresee.tracking import Tracker
 
 F8 = NDArray[np.float64]
@@ -29,11 +29,6 @@ def pinball(q: F8, y: F8) -> F8:
 
 def ours(data: Data) -> F8:
     """Runs ahead and recent waits, corrected by what was known when each forecast was made."""
-    return _tracked(data, data["members"], data["waits"], alike=True)
-
-
-def without_forest(data: Data) -> F8:
-    """Runs ahead and recent waits, corrected likewise."""
     return _tracked(data, data["members"], data["waits"])
 
 
@@ -56,7 +51,7 @@ def _plain(members: F8) -> F8:
     return np.asarray(np.quantile(np.minimum(members, FAR), TAU, axis=1, method="weibull").T)
 
 
-def _tracked(data: Data, members: F8, waits: F8, alike: bool = False) -> F8:
+def _tracked(data: Data, members: F8, waits: F8) -> F8:
     """Correct the runs of each origin by the outcomes that were known by then; the jobs beside the scored ones teach, too."""
     tracker, started, types = Tracker(), data["started"], data["types"][data["job_type"]]
     order = np.argsort(data["now"], kind="stable")
@@ -75,13 +70,11 @@ def _tracked(data: Data, members: F8, waits: F8, alike: bool = False) -> F8:
         named = [job, *data["beside_job"][at][: len(beside)][told].tolist()]
         kinds, medians = [str(types[one]) for one in named], np.median(np.minimum(rows, FAR), axis=1)
         asked = np.flatnonzero([True, *told])
-        known = data["known"][at][asked]
-        forest = tracker.forest(now) if alike else None
-        sources = sources_of(rows.T, waits[at][asked], None if forest is None else forest.curves(known))
-        q = tracker.correction(now).quantiles(sources, kinds, medians)
+        curves = mixed(curves_of(rows.T), waits[at][asked])
+        q = tracker.correction(now).quantiles(curves, kinds, medians)
         out[at] = np.minimum(q[:, 0], FAR)
-        for place, curves in enumerate(sources):
-            tracker.add(named[place], now, q[:, place], kinds[place], float(medians[place]), curves, known[place])
+        for place, curve in enumerate(curves):
+            tracker.add(named[place], now, q[:, place], kinds[place], float(medians[place]), curve)
     return out
 
 
@@ -134,8 +127,7 @@ def by_boosting(data: Data) -> F8:
 
 
 METHODS: dict[str, Callable[[Data], F8]] = {
-    "all sources, corrected": ours,
-    "runs and recent waits, corrected": without_forest,
+    "runs and recent waits, corrected": ours,
     "runs ahead, corrected": corrected,
     "runs ahead, not corrected": raw,
     "queue position": by_position,
@@ -144,8 +136,8 @@ METHODS: dict[str, Callable[[Data], F8]] = {
     "gradient boosting": by_boosting,
     "oracle": oracle,
 }
-OURS, FLOOR = "all sources, corrected", "oracle"
-RIVALS = [name for name in METHODS if name not in (OURS, FLOOR) and not name.startswith("runs ")]
+OURS, FLOOR = "runs and recent waits, corrected", "oracle"
+RIVALS = [name for name in METHODS if name not in (OURS, FLOOR) and not name.startswith("runs ahead")]
 
 
 def inside(q: F8, y: F8) -> NDArray[np.bool_]:
@@ -168,11 +160,15 @@ def table(headings: list[str], rows: list[list[str]]) -> list[str]:
 def report(files: list[Path], out: Path | None) -> None:
     """Print, and write, the tables."""
     lines: list[str] = []
-    for part in ("tune", "decide"):
+    for part, heading in (
+        ("tune", "Logs to tune on"),
+        ("decide", "Logs to decide on"),
+        ("last", "Logs that were looked at last"),
+    ):
         scored = [(file.stem, *score(file)) for file in files if file.exists() and _part(file) == part]
         if not scored:
             continue
-        lines += [f"### Logs to {part} on", ""]
+        lines += [f"### {heading}", ""]
         lines += [*losses(scored), "", *ours_in_detail(scored), "", *groups(scored), ""]
     text = "\n".join(lines)
     print(text)

@@ -6,9 +6,8 @@ import time
 
 import numpy as np
 
-from slotwise.foresee.correction import sources_of
+from slotwise.foresee.correction import curves_of, mixed
 from slotwise.foresee.ensemble import Outlook, ensemble
-from slotwise.foresee.features import F4, features
 from slotwise.foresee.history import F8, History
 from slotwise.foresee.recent import RecentWaits
 from slotwise.foresee.tracking import REMEMBERED, Tracker
@@ -43,20 +42,20 @@ def crowded() -> tuple[Situation, History]:
     return core.situation(), history
 
 
-def learnt(sources: F8, known: F4) -> Tracker:
+def learnt(curves: F8) -> Tracker:
     """Return a tracker that knows as many outcomes as it remembers."""
     rng, tracker = np.random.default_rng(2), Tracker()
     for n in range(REMEMBERED):
-        at = int(rng.integers(len(sources)))
-        tracker.remember(float(n), float(rng.exponential(MEAN)), f"t{n % 4}", MEAN, sources[at], known[at])
+        curve = curves[int(rng.integers(len(curves)))]
+        tracker.remember(float(n), float(rng.exponential(MEAN)), f"t{n % 4}", MEAN, curve)
     return tracker
 
 
 def main() -> None:
-    """Measure three times: the first time compiles, and the second grows the forest."""
+    """Measure twice: the first time compiles."""
     situation, history = crowded()
     tracker = Tracker()
-    for turn in ("compiling", "with a new forest", "with the forest of before"):
+    for turn in ("compiling", "compiled"):
         began, used = time.monotonic(), time.process_time()
         outlook = Outlook(situation, history)
         ready = time.process_time() - used
@@ -65,18 +64,14 @@ def main() -> None:
         medians = np.median(made.starts, axis=0)
         age = situation.now - np.array(situation.waiting.submitted)
         waits = RecentWaits(outlook.history).curves(outlook.history_type[: len(age)], age)
-        sources = sources_of(made.starts, waits)
-        known = features(outlook, sources)
-        forest = tracker.forest(situation.now)
-        if forest is not None:
-            sources[:, 2] = forest.curves(known)
-        tracker.correction(situation.now).quantiles(sources, kinds, medians)
+        curves = mixed(curves_of(made.starts), waits)
+        tracker.correction(situation.now).quantiles(curves, kinds, medians)
         print(
             f"{turn}: {len(situation.waiting.job):,} waiting, {len(situation.running.job):,} running on {SERVERS:,} servers: "
             f"{time.monotonic() - began:.2f} s, {time.process_time() - used:.2f} s of CPU ({ready:.2f} s to lay out), {len(made.starts)} runs"
         )
         if turn == "compiling":
-            tracker = learnt(sources, known)
+            tracker = learnt(curves)
 
 
 if __name__ == "__main__":

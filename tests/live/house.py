@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,9 @@ class NoForecasts:
 
     def ask(self, kind: str, **request: Any) -> dict[str, Any]:
         return {"reason": f"no {kind} here"}
+
+    def written(self, kind: str, **request: Any) -> bytes:
+        return json.dumps(self.ask(kind, **request)).encode()
 
     def close(self) -> None:
         """Nothing is open."""

@@ -125,5 +125,24 @@ def test_intervals_hold_about_as_often_as_they_say(play: Play, tmp_path: Path) -
     waiting = {row["tenant"]: row["waiting"] for row in found["tenants"]}
     assert set(waiting) == {"physics", "web"}
     assert sum(waiting.values()) == sum(row["waiting"] for row in found["queues"]) == len(found["jobs"])
+    own = again.forecasts(tenant="physics")
+    assert [row["tenant"] for row in own["tenants"]] == ["physics"]
+    assert len(own["jobs"]) == waiting["physics"], "of another tenant, no job is shown"
+    assert {row["job"] for row in own["running"]} < {row["job"] for row in found["running"]}
+    held = {job for row in again.advice("physics")["servers"] for job in row["jobs"]}
+    assert held <= {row["job"] for row in own["running"]}
     last = max(row["p50"] for row in found["jobs"])
     assert max(row["p50"] for row in found["tenants"]) >= 0.5 * last
+
+
+def test_a_result_rests_for_longer_than_it_took(play: Play) -> None:
+    """So constant questions leave most of a CPU alone, and a look ahead that takes longer than callers wait is not made in vain."""
+    foreseer = Foreseer(play.store, clock=lambda: play.now, runs=2)
+    play.until(2_000.0, 20.0)
+    first = foreseer.sight()
+    first.seconds = 100.0  # a look ahead on a busy machine, made a minute ago
+    first.made -= 60.0
+    play.until(2_100.0, 20.0)
+    assert foreseer.sight() is first
+    first.seconds = 1.0
+    assert foreseer.sight() is not first, "the state has moved"

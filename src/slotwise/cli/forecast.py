@@ -26,18 +26,21 @@ def in_order(found: dict[str, Any]) -> dict[str, Any]:
     return {name: found.get(name) for name in FIRST} | {k: v for k, v in found.items() if k not in FIRST}
 
 
+def roughly(seconds: float) -> str:
+    """Return a forecast duration: whole seconds from 10 seconds on."""
+    return in_words(seconds if seconds < 10 else round(seconds))
+
+
 def sentence(found: dict[str, Any], what: str) -> str:
     """Return a forecast for people."""
     if found["p50"] is None:
         return f"{what}: {found.get('reason') or 'not known yet'}"
     if found["p90"] == 0:
         return f"{what}: starts at once"
-    late = in_words(found["p90"]) if found["p90"] is not None else "more than forecasts reach"
-    text = (
-        f"{what}: starts in {in_words(found['p50'])}, in 8 of 10 cases between {in_words(found['p10'])} and {late}"
-    )
+    late = roughly(found["p90"]) if found["p90"] is not None else "more than forecasts reach"
+    text = f"{what}: starts in {roughly(found['p50'])}, in 8 of 10 cases between {roughly(found['p10'])} and {late}"
     if found.get("of"):
-        text += f"; such intervals held {found['coverage']:.0%} of the last {found['of']:,} times"
+        text += f"; {found['coverage']:.0%} of the last {found['of']:,} starts lay within such an interval"
     return text
 
 

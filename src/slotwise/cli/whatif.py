@@ -6,10 +6,9 @@ import json
 from typing import Any
 
 from slotwise.cli.connecting import CONNECTION, connected
-from slotwise.cli.forecast import SOURCE, asked
+from slotwise.cli.forecast import SOURCE, asked, roughly
 from slotwise.cli.light import LightCommand, Option
 from slotwise.errors import InputError, SlotwiseError
-from slotwise.live.durations import in_words
 
 LISTED = 20  # servers that advice prints
 
@@ -92,7 +91,7 @@ def whatif(
     else:
         show(found)
         if found["hours"] < hours:
-            print(f"{hours:g} hours were asked for; so many jobs come that fewer can be run ahead")
+            print(f"more jobs come in {hours:g} hours than can be run ahead, so the window is shorter")
     return 0
 
 
@@ -122,17 +121,17 @@ def show(found: dict[str, Any]) -> None:
     rows = [
         row("jobs waiting, mean", ("queue", "mean"), number),
         row("jobs waiting, at the end", ("queue", "end"), number),
-        row("mean wait", ("wait",), in_words),
+        row("mean wait", ("wait",), roughly),
         row("waiting now, not started then", ("starved",), number),
         row("headroom", ("headroom",), share),
     ]
     rows += [row(f"{name} in use", ("utilisation", name), share) for name in now["utilisation"]]
     for name in now["types"]:
         rows.append(row(f"type {name}: waiting", ("types", name, "queue"), number))
-        rows.append(row(f"type {name}: wait", ("types", name, "wait"), in_words))
+        rows.append(row(f"type {name}: wait", ("types", name, "wait"), roughly))
     for name in sorted({*now["tenants"], *then["tenants"]}):
-        rows.append(row(f"tenant {name}: wait", ("tenants", name, "wait"), in_words))
-    ahead = in_words(3600.0 * found["hours"])
+        rows.append(row(f"tenant {name}: wait", ("tenants", name, "wait"), roughly))
+    ahead = roughly(3600.0 * found["hours"])
     print(f"the next {ahead}, {found['runs']} futures: median (10 % to 90 %)")
     table([f"{'':<1}", "as now", "then"], rows)
 
@@ -156,17 +155,21 @@ def advice(*, source: str | None, as_json: bool, server: str | None, profile: st
         )
     for one in found["servers"][:LISTED]:
         then = one["until"] and one["until"]["p50"]
-        until = f"; in about {in_words(then)} a job of type {one['fits_then']} fits" if then is not None else ""
+        until = f"; in about {roughly(then)} a job of type {one['fits_then']} fits" if then is not None else ""
         held = ", ".join(map(str, one["jobs"][:5])) + (" ..." if len(one["jobs"]) > 5 else "")
-        print(f"server {one['server']}: held by jobs {held}{until if one['jobs'] else ''}")
+        print(
+            f"server {one['server']}: held by job{'s' if len(one['jobs']) > 1 else ''} {held}{until}"
+            if held
+            else f"server {one['server']}: empty"
+        )
     more = len(found["servers"]) - LISTED
     if more > 0:
         print(f"and {more} more servers like these; --json lists up to 100")
     for one in found["drains"]:
         then = one["after"]["p50"]
-        when = f"in about {in_words(then)}" if then is not None else "at some time"
+        when = f"in about {roughly(then)}" if then is not None else "at some time"
         print(
-            f"drain {one['server']}: {one['gains']} jobs of type {one['type']} fit on it when it is empty, the first {when}"
+            f"drain {one['server']}: jobs of type {one['type']} that fit on it when it is empty: {one['gains']}, the first {when}"
         )
     return 0
 

@@ -1,10 +1,10 @@
-"""Quantiles of runs ahead, mixed with recent waits and with outcomes of similar forecasts, and corrected online so that they hold as often as they say.
+"""Quantiles of runs ahead, mixed with recent waits, and corrected online so that they hold as often as they say.
 
-Where the future depends on arrivals more than on the jobs that are there, recent waits are as good as the runs. The mean of several sources is then better than each.
-The weights are those with the smallest pinball loss so far. Outcomes of the same type and of the same length of the forecast wait count most.
+Where the future depends on arrivals more than on the jobs that are there, recent waits are as good as the runs. The mean of both is better than each.
+Its weights are fixed: weights that are learnt from the losses so far follow the last backlog into the next one, and fewer intervals hold (docs/research/forecasts.md).
 
-Runs know nothing of what is wrong with their own assumptions. So each past forecast yields the level of its runs at
-which the job started (the probability integral transform, here as a logit). If the runs were right, these levels would
+Runs know nothing of what is wrong with their own assumptions. So each past forecast yields the level at which the job started
+(the probability integral transform, here as a logit). If the forecasts were right, these levels would
 be uniform. The corrected quantile at level tau is read at the tau-quantile of the past levels, which mends all
 quantiles at the same time: runs that are too narrow, too wide, too early or too late.
 
@@ -12,9 +12,6 @@ Recent outcomes count more, and so do outcomes of the same type and of the same 
 later than at the level that its wait has reached so far. The quantile is that of the Kaplan-Meier estimate, so that long waits
 are not forgotten because their outcome comes late. Forecasts enter by when they were made, never by when their outcome was known.
 Before there are outcomes, a prior stands for them: uniform levels, as if the runs were right.
-
-Outcomes of one backlog are alike, and they come late. So the levels of the past alone would hold too seldom where the load changes. The ends of the
-intervals are moved outwards by a small step for each miss, and inwards for each hit (adaptive conformal inference, Gibbs and Candès 2021).
 """
 
 from __future__ import annotations
@@ -30,23 +27,15 @@ from slotwise.foresee.history import F8, I8
 Flags = NDArray[np.bool_]
 LEVELS = (0.1, 0.5, 0.9)
 BANDS = (60.0, 600.0, 3600.0, 4 * 3600.0, 24 * 3600.0)  # seconds; lengths of the forecast wait, by its median
-# Forecasts after which an outcome counts half, for each quantile: those of the tails need more outcomes than the median. With 200 for all of them,
-# fewer intervals held on ceritsc2013, and with 1,000 the loss was higher on nasa (docs/research/forecasts.md).
+# Forecasts after which an outcome counts half, for each quantile: those of the tails need more outcomes than the median.
 HALVES = (3000.0, 200.0, 3000.0)
 UNLIKE = 0.5  # weight of an outcome of another type, and of another band
-UNLIKE_LOSS = 0.2  # likewise, for the choice of the weight of runs
 PRIOR_WEIGHT = 20.0  # outcomes that the prior stands for
 PRIOR_POINTS = 60
 SMALLEST = 1.0  # seconds; waits are compared as log(wait + SMALLEST)
 REACH = 28 * 86_400.0  # seconds; where runs are mixed with recent waits, a later start counts as this one
-SOURCES = 3  # runs ahead, recent waits (`recent`), similar forecasts (`forest`)
-# Weights of the sources in the mean of their log-waits. The first holds where only runs are known, FIRST before there are FEWEST outcomes.
-PARTS = 4
-WEIGHTS = np.array([
-    (PARTS - waits - alike, waits, alike) for waits in range(PARTS + 1) for alike in range(PARTS + 1 - waits)
-]) / PARTS  # fmt: skip
-FIRST, FEWEST = (0.75, 0.25, 0.0), 20.0
-LOSS_HALF = 300.0  # forecasts after which a loss counts half; with 2,000 the loss on kth-0.8 was 9 % higher
+# Of recent waits in the mean of log-waits. With 0.5 the loss on kth is 6 % higher, and on CERIT-SC 5 % lower (docs/research/forecasts.md).
+WAITS_WEIGHT = 0.25
 LARGEST = 1e9  # seconds; stands for a start that is later than the runs went
 LEAST_SLOPE = 0.15  # of the tails beyond all runs, in log-seconds per logit
 # Logits at which the runs of a forecast are kept. Levels beyond 12 are not told apart; runs a third as wide as they should be need 8.
@@ -85,110 +74,54 @@ def levels_of(curves: F8, waits: F8) -> F8:
     return np.asarray(np.where(above > below, flat, between))
 
 
-def levels_at(sources: F8, waits: F8) -> F8:
-    """Return at which level each wait lies, (jobs, weights), of each blend of the sources."""
-    return np.stack([levels_of(blend(sources, at), waits) for at in range(len(WEIGHTS))], axis=1)
-
-
-def losses_of(sources: F8, waits: F8) -> F8:
-    """Return the pinball loss in seconds, (jobs, weights), that each blend would have had, without correction."""
-    logits = np.array([_logit(tau) for tau in LEVELS])
-    actual, tau = np.clip(waits, 0.0, REACH)[:, None], np.array(LEVELS)
-    found = []
-    for at in range(len(WEIGHTS)):
-        gap = actual - np.minimum(_at(blend(sources, at), logits), REACH)
-        found.append(np.maximum(tau * gap, (tau - 1.0) * gap).mean(axis=1))
-    return np.stack(found, axis=1)
-
-
-def blend(sources: F8, at: int) -> F8:
-    """Return the curves, (jobs, levels), of the weights with this number, of those sources that are known: of runs alone where no other is."""
-    runs = sources[:, 0]
-    if at == 0:
-        return runs
-    known = ~np.isnan(sources[:, :, 0])
-    weight = np.where(known, WEIGHTS[at], 0.0)
-    total = weight.sum(axis=1)
-    others = weight[:, 1:].sum(axis=1) > 0
-    bounded = np.minimum(np.nan_to_num(sources, nan=0.0, posinf=math.log(LARGEST)), math.log(REACH))
-    mixed = np.einsum("js,jsl->jl", weight, bounded) / np.maximum(total, 1e-9)[:, None]
-    return np.asarray(np.where(others[:, None], mixed, runs))
-
-
-def sources_of(starts: F8, waits: F8 | None = None, alike: F8 | None = None) -> F8:
-    """Return the curves of runs (runs, jobs), of recent waits and of similar forecasts (jobs, levels) side by side, (jobs, SOURCES, levels)."""
-    runs = curves_of(starts)
-    none = np.full_like(runs, np.nan)
-    return np.stack([runs, none if waits is None else waits, none if alike is None else alike], axis=1)
+def mixed(runs: F8, waits: F8) -> F8:
+    """Return the mean of the curves of runs and of recent waits, (jobs, levels); the runs alone where recent waits are not known (NaN)."""
+    mean = (1.0 - WAITS_WEIGHT) * np.minimum(runs, math.log(REACH)) + WAITS_WEIGHT * np.minimum(
+        waits, math.log(REACH)
+    )
+    return np.where(np.isnan(waits), runs, mean)
 
 
 class Correction:
-    """Weights of the sources, and levels at which their blend is read, learnt from outcomes."""
+    """Levels at which curves are read, learnt from outcomes."""
 
-    def __init__(
-        self,
-        levels: F8,
-        losses: F8,
-        censored: Flags,
-        kind: Sequence[str],
-        band: I8,
-        shifts: tuple[float, float] = (0.0, 0.0),
-    ) -> None:
-        """Outcomes in the order in which their forecasts were made. `levels`: logits, (forecasts, weights); `losses` likewise; `censored`: the job still waits.
-        `shifts`: logits by which intervals are made wider, at their early and at their late end."""
+    def __init__(self, levels: F8, censored: Flags, kind: Sequence[str], band: I8) -> None:
+        """Outcomes in the order in which their forecasts were made. `levels`: logits; `censored`: the job still waits."""
         n = len(levels)
         prior = (np.arange(PRIOR_POINTS) + 0.5) / PRIOR_POINTS
-        uniform = np.log(prior / (1.0 - prior))[:, None]
-        self._levels = np.concatenate([levels, np.broadcast_to(uniform, (PRIOR_POINTS, len(WEIGHTS)))])
-        self._losses, self._known = losses, ~censored
-        self._censored = np.concatenate([censored, np.zeros(PRIOR_POINTS, np.bool_)])
-        self._age, self._shifts = n - 1.0 - np.arange(n), np.array([-shifts[0], 0.0, shifts[1]])
+        levels = np.concatenate([levels, np.log(prior / (1.0 - prior))])
+        censored = np.concatenate([censored, np.zeros(PRIOR_POINTS, np.bool_)])
+        self._order = np.lexsort((censored, levels))
+        self._levels, self._censored = levels[self._order], censored[self._order]
+        self._age = n - 1.0 - np.arange(n)
         self._kinds = {name: at for at, name in enumerate(dict.fromkeys(kind))}
-        self._kind, self._band = (
-            np.array([self._kinds[name] for name in kind], np.int64),
-            np.asarray(band, np.int64),
-        )
-        self._found: dict[tuple[str, int, int], tuple[int, F8]] = {}
+        self._kind = np.array([self._kinds[name] for name in kind], np.int64)
+        self._band = np.asarray(band, np.int64)
+        self._found: dict[tuple[str, int], F8] = {}
 
-    def quantiles(self, sources: F8, kinds: Sequence[str], medians: F8) -> F8:
-        """Return the corrected quantiles, (levels, jobs), of sources. `medians` are those of the runs, which name the group."""
-        bands, known = bands_of(medians), ~np.isnan(sources[:, 1:, 0]) @ np.array([1, 2])
-        groups: dict[tuple[str, int, int], list[int]] = {}
-        for at, key in enumerate(zip(kinds, bands.tolist(), known.tolist(), strict=True)):
+    def quantiles(self, curves: F8, kinds: Sequence[str], medians: F8) -> F8:
+        """Return the corrected quantiles, (levels, jobs), of curves. `medians` are those of the runs, which name the group."""
+        groups: dict[tuple[str, int], list[int]] = {}
+        for at, key in enumerate(zip(kinds, bands_of(medians).tolist(), strict=True)):
             groups.setdefault(key, []).append(at)
-        found = np.empty((len(LEVELS), len(sources)))
+        found = np.empty((len(LEVELS), len(curves)))
         for key, rows in groups.items():
-            weight, logits = self.reading(*key)
-            found[:, rows] = _at(blend(sources[rows], weight), logits).T
+            found[:, rows] = _at(curves[rows], self.reading(*key)).T
         return np.asarray(np.maximum.accumulate(found, axis=0))
 
-    def reading(self, kind: str, band: int, known: int = 1) -> tuple[int, F8]:
-        """Return the number of the weights for such forecasts, and the logits at which to read each quantile.
-
-        `known`: 1 if recent waits are known, 2 if similar forecasts are, 3 if both are."""
-        key = (kind, band, known)
+    def reading(self, kind: str, band: int) -> F8:
+        """Return the logits at which to read each quantile of such forecasts."""
+        key = (kind, band)
         if key not in self._found:
-            others = (self._kind != self._kinds.get(kind, -1)).astype(int) + (self._band != band)
-            weight = self._weight(UNLIKE_LOSS**others, known)
-            level = self._levels[:, weight]
-            order = np.lexsort((self._censored, level))
+            unlike = (self._kind != self._kinds.get(kind, -1)).astype(int) + (self._band != band)
             prior = np.full(PRIOR_POINTS, PRIOR_WEIGHT / PRIOR_POINTS)
             logits = np.empty(len(LEVELS))
             for half in set(HALVES):
-                share = np.concatenate([UNLIKE**others * 0.5 ** (self._age / half), prior])[order]
+                share = np.concatenate([UNLIKE**unlike * 0.5 ** (self._age / half), prior])[self._order]
                 mine = np.array(HALVES) == half
-                logits[mine] = _quantiles(level[order], self._censored[order], share)[mine]
-            self._found[key] = (weight, np.maximum.accumulate(logits + self._shifts))
+                logits[mine] = _quantiles(self._levels, self._censored, share)[mine]
+            self._found[key] = np.maximum.accumulate(logits)
         return self._found[key]
-
-    def _weight(self, alike: F8, known: int) -> int:
-        """Return the number of the weights with the smallest loss so far, among those of sources that are known."""
-        there = np.array([True, bool(known & 1), bool(known & 2)])
-        possible = np.flatnonzero(~(WEIGHTS[:, ~there] > 0).any(axis=1))
-        share = (0.5 ** (self._age / LOSS_HALF) * alike)[self._known]
-        if share.sum() < FEWEST:
-            return int(np.argmin(np.abs(WEIGHTS - FIRST).sum(axis=1))) if known & 1 else 0
-        return int(possible[np.argmin((share @ self._losses[self._known])[possible])])
 
 
 def _at(curves: F8, logits: F8) -> F8:

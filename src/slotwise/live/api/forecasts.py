@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from slotwise.live.api.common import LARGEST_NUMBER, House, Reader
+from slotwise.live.api.common import House, Reader
 from slotwise.live.api.gate import RefusedRequest
 from slotwise.live.api.slots import KeyedSlots, NoSlotError
 from slotwise.live.auth import EVERYONE, Caller
@@ -56,13 +57,20 @@ def routes(house: House) -> APIRouter:
     turns = KeyedSlots(1, WAITING)
     threads = ThreadPoolExecutor(MOST_AT_ONCE, "slotwise-asking")
 
-    async def ask(kind: str, caller: Caller, **request: Any) -> dict[str, Any]:
+    async def written(kind: str, caller: Caller, **request: Any) -> bytes:
         """Ask the worker, one question of each token at a time, of operators any. Answers may take a minute: they hold no thread that other requests need."""
         try:
             async with turns.one(caller.token) if caller.role != "operate" else nullcontext():
-                return await asyncio.get_running_loop().run_in_executor(threads, lambda: desk.ask(kind, **request))
+                return await asyncio.get_running_loop().run_in_executor(
+                    threads, lambda: desk.written(kind, **request)
+                )
         except NoSlotError as error:
             raise RefusedRequest(429, str(error), 1.0) from None
+
+    async def ask(kind: str, caller: Caller, **request: Any) -> dict[str, Any]:
+        """Return an answer of the worker, which must be small: to read it holds up the loop."""
+        found: dict[str, Any] = json.loads(await written(kind, caller, **request))
+        return found
 
     @router.get("/forecast/{number}")
     async def forecast(number: int, caller: Reader) -> dict[str, Any]:
@@ -77,15 +85,15 @@ def routes(house: House) -> APIRouter:
         tenant = wish.tenant if caller.tenant == EVERYONE else caller.tenant
         return NOTHING | await ask("needs", caller, **(wish.model_dump() | {"tenant": tenant}))
 
-    @router.get("/forecasts")
+    @router.get("/forecasts", response_model=dict[str, Any])
     async def forecasts(
         caller: Reader,
         type: str | None = None,  # noqa: A002 - the name in the URL
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
-    ) -> dict[str, Any]:
-        """All waiting jobs, queues by type and by tenant, and the ends of running jobs."""
-        found = await ask("forecasts", caller, type=type, limit=limit)
-        return await asyncio.to_thread(seen_by, house, caller, found)
+    ) -> Response:
+        """All waiting jobs, queues by type and by tenant, and the ends of running jobs; a tenant's token sees the jobs of this tenant only."""
+        found = await written("forecasts", caller, type=type, limit=limit, tenant=only(caller))
+        return Response(found, media_type="application/json")
 
     @router.get("/forecast-coverage")
     async def coverage(caller: Reader) -> dict[str, Any]:
@@ -110,30 +118,11 @@ def routes(house: House) -> APIRouter:
     @router.get("/advice")
     async def advice(caller: Reader) -> dict[str, Any]:
         """Free capacity that no waiting or usual job can use, why, until when, and what a drain would free."""
-        found = {"servers": [], "drains": []} | await ask("advice", caller)
-        return await asyncio.to_thread(advice_seen_by, house, caller, found)
+        return {"servers": [], "drains": []} | await ask("advice", caller, tenant=only(caller))
 
     return router
 
 
-def seen_by(house: House, caller: Caller, found: dict[str, Any]) -> dict[str, Any]:
-    """Return only the jobs that the caller may see."""
-    if caller.tenant == EVERYONE:
-        return found
-    found["tenants"] = [row for row in found.get("tenants", []) if caller.sees(row["tenant"])]
-    for part in ("jobs", "running"):
-        found[part] = [row for row in found.get(part, []) if _sees(house, caller, row["job"])]
-    return found
-
-
-def advice_seen_by(house: House, caller: Caller, found: dict[str, Any]) -> dict[str, Any]:
-    """Return the advice without the numbers of jobs that the caller may not see."""
-    if caller.tenant != EVERYONE:
-        for row in found["servers"]:
-            row["jobs"] = [job for job in row["jobs"] if _sees(house, caller, job)]
-    return found
-
-
-def _sees(house: House, caller: Caller, number: int) -> bool:
-    job = house.service.store.job(number) if 0 <= number < LARGEST_NUMBER else None
-    return job is not None and caller.sees(job.tenant)
+def only(caller: Caller) -> str | None:
+    """Return the tenant whose jobs the caller may see; None for all jobs."""
+    return None if caller.tenant == EVERYONE else caller.tenant

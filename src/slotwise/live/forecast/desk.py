@@ -1,4 +1,8 @@
-"""Where the service asks for forecasts: one worker process for all who ask, started with the first question."""
+"""Where the service asks for forecasts: one worker process for all callers, started with the first question.
+
+The worker writes its answers as JSON, and the service hands these bytes on without reading them. To read and write an answer with a thousand jobs again would
+hold the interpreter's lock for some milliseconds, and the loop that decides would wait for it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ import time
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotInTime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from slotwise.errors import InputError
 from slotwise.live.store.protocol import Store
@@ -23,6 +27,20 @@ PAUSE_AFTER_FAILURE = 30.0  # seconds until a worker that has failed is started 
 STARTING = "not known yet: the forecaster is starting"
 
 
+class Reply(NamedTuple):
+    """What has become of a question."""
+
+    answer: bytes
+    """JSON"""
+    error: str | None = None
+    """what is wrong with the question"""
+
+
+def _none(reason: str) -> Reply:
+    """Return the reply that says why there is no answer."""
+    return Reply(json.dumps({"reason": reason}).encode())
+
+
 class Desk:
     """Hands questions to the worker. Any thread may ask."""
 
@@ -30,7 +48,7 @@ class Desk:
         self._store, self._folder = store, folder
         self._lock = threading.Lock()
         self._worker: subprocess.Popen[bytes] | None = None
-        self._waiting: dict[int, Future[dict[str, Any]]] = {}
+        self._waiting: dict[int, Future[Reply]] = {}
         self._ready = threading.Event()
         self._n = 0
         self._not_before = 0.0
@@ -38,33 +56,40 @@ class Desk:
         self._closed = False
 
     def ask(self, kind: str, *, patience: float = PATIENCE, **request: Any) -> dict[str, Any]:
-        """Return the answer. Where there is none in time, return a `reason` instead; a mistake in the question raises an InputError."""
+        """Return the answer. If there is none in time, return a `reason` instead. A mistake in the question raises an InputError."""
+        answer: dict[str, Any] = json.loads(self.written(kind, patience=patience, **request))
+        return answer
+
+    def written(self, kind: str, *, patience: float = PATIENCE, **request: Any) -> bytes:
+        """Return the answer as the worker wrote it, JSON; otherwise like `ask`."""
+        reply = self._reply(kind, patience, request)
+        if reply.error is not None:
+            raise InputError(reply.error)
+        return reply.answer
+
+    def _reply(self, kind: str, patience: float, request: dict[str, Any]) -> Reply:
         began = time.monotonic()
         with self._lock:
             if reason := self._start():
-                return {"reason": reason}
+                return _none(reason)
             if len(self._waiting) >= MOST_WAITING:
-                return {"reason": f"not known now: {MOST_WAITING} questions wait already; ask again later"}
+                return _none(f"not known now: {MOST_WAITING} questions wait already; ask again later")
         if not self._ready.wait(patience):
-            return {"reason": STARTING}
+            return _none(STARTING)
         with self._lock:
             if self._worker is None or self._worker.stdin is None:
-                return {"reason": self._failure or STARTING}
+                return _none(self._failure or STARTING)
             self._n += 1
-            number, future = self._n, Future[dict[str, Any]]()
+            number, future = self._n, Future[Reply]()
             self._waiting[number] = future
             self._write(self._worker.stdin, {"id": number, "kind": kind} | request)
         try:
-            found = future.result(max(0.1, patience - (time.monotonic() - began)))
+            return future.result(max(0.1, patience - (time.monotonic() - began)))
         except NotInTime:
-            return {"reason": f"not known now: no answer within {patience:g} s; ask again later"}
+            return _none(f"not known now: no answer within {patience:g} s; ask again later")
         finally:
             with self._lock:
                 self._waiting.pop(number, None)
-        if "error" in found:
-            raise InputError(found["error"])
-        answer: dict[str, Any] = found.get("answer", {"reason": found.get("reason", STARTING)})
-        return answer
 
     @property
     def is_ready(self) -> bool:
@@ -123,14 +148,15 @@ class Desk:
         """Hand answers to the waiting requests until the worker ends."""
         assert worker.stdout is not None
         for line in worker.stdout:
-            message = json.loads(line)
-            if message.get("ready"):
+            head = json.loads(line)
+            if head.get("ready"):
                 self._ready.set()
                 continue
+            answer = worker.stdout.readline()
             with self._lock:
-                future = self._waiting.pop(message["id"], None)
+                future = self._waiting.pop(head["id"], None)
             if future is not None and not future.done():
-                future.set_result(message)
+                future.set_result(Reply(answer, head["error"]))
         code = worker.wait()
         with self._lock:
             if self._worker is worker:
@@ -140,7 +166,7 @@ class Desk:
             self._ready.set()
         for future in waiting.values():
             if not future.done():
-                future.set_result({"reason": self._failure or STARTING})
+                future.set_result(_none(self._failure or STARTING))
 
     def _fail(self, reason: str) -> None:
         self._failure, self._not_before = reason, time.monotonic() + PAUSE_AFTER_FAILURE

@@ -12,9 +12,8 @@ import numpy as np
 
 from slotwise.errors import InputError
 from slotwise.foresee.change import ClusterChange
-from slotwise.foresee.correction import BANDS, SOURCES, band_of, sources_of
+from slotwise.foresee.correction import BANDS, band_of, curves_of, mixed
 from slotwise.foresee.ensemble import Ensemble, Outlook, ensemble
-from slotwise.foresee.features import F4, features
 from slotwise.foresee.fragments import advice
 from slotwise.foresee.history import F8, I8
 from slotwise.foresee.recent import RecentWaits
@@ -31,6 +30,9 @@ from slotwise.scheduling.situation import Situation
 RUNS = 32  # runs ahead; their quantiles move by about 1 / RUNS
 BUDGET = 1.2  # seconds for the runs of one refresh
 FRESH = 2.0  # seconds for which a result is used even if the state has moved
+# A result is used for this many times the time that it took. So constant questions take at most a quarter of a CPU from decisions and jobs. On a busy machine,
+# where a look ahead takes longer than callers wait, the next caller gets its result.
+REST = 3.0
 STALE = 60.0  # seconds after which a result is made anew although the state has not moved
 FEWEST = 10  # jobs that must have completed before anything is said
 AGES = (600.0, 3600.0, 4 * 3600.0, 24 * 3600.0)  # seconds waited after which a further forecast of a job is kept
@@ -47,14 +49,15 @@ class Sight:
     outlook: Outlook | None
     reason: str | None = None
     ahead: Ensemble | None = None
-    sources: F8 = field(default_factory=lambda: np.zeros((0, SOURCES, 0)))
-    """curves of all sources, by waiting job"""
-    features: F4 = field(default_factory=lambda: np.zeros((0, 0), np.float32))
+    curves: F8 = field(default_factory=lambda: np.zeros((0, 0)))
+    """the forecasts before correction, by waiting job"""
     quantiles: F8 = field(default_factory=lambda: np.zeros((3, 0)))
     medians: F8 = field(default_factory=lambda: np.zeros(0))
     place: dict[Hashable, int] = field(default_factory=dict)
     made: float = 0.0
-    """when, by a clock that only measures how long ago"""
+    """when it was begun, by a clock that only measures how long ago"""
+    seconds: float = 0.0
+    """that it took"""
     seq: int = 0
 
 
@@ -104,11 +107,12 @@ class Foreseer:
     def sight(self, *, fresh: bool = False) -> Sight:
         """Return the newest look ahead; make a new one where the state has moved and the last is not fresh."""
         age = time.monotonic() - self._sight.made if self._sight is not None else float("inf")
-        if self._sight is not None and age < FRESH and not fresh:
+        if self._sight is not None and age < max(FRESH, (1.0 + REST) * self._sight.seconds) and not fresh:
             return self._sight
         self.follower.catch_up()
         if self._sight is None or self._sight.seq != self.follower.seq or age > STALE:
             self._sight = self._look()
+            self._sight.seconds = time.monotonic() - self._sight.made
         return self._sight
 
     def is_behind(self) -> bool:
@@ -136,8 +140,8 @@ class Foreseer:
         made.ahead = ensemble(made.outlook, self._runs, 1 + self.follower.seq, budget=BUDGET)
         kinds = [situation.types[j].name for j in situation.waiting.type]
         made.medians = np.median(made.ahead.starts, axis=0) if n else np.zeros(0)
-        made.sources, made.features = self._sources(made.outlook, made.ahead.starts)
-        made.quantiles = self._corrected(made.sources, kinds, made.medians)
+        made.curves = self._curves(made.outlook, made.ahead.starts)
+        made.quantiles = self._corrected(made.curves, kinds, made.medians)
         made.place = {job: at for at, job in enumerate(situation.waiting.job)}
         self._keep(made, kinds)
         return made
@@ -158,22 +162,17 @@ class Foreseer:
             return None, f"not known yet: {done} jobs have completed, and forecasts begin with {FEWEST}"
         return found, None
 
-    def _sources(self, outlook: Outlook, starts: F8, which: I8 | None = None) -> tuple[F8, F4]:
-        """Return the curves of all sources, and the features, of waiting jobs: those at these positions, or all."""
+    def _curves(self, outlook: Outlook, starts: F8, which: I8 | None = None) -> F8:
+        """Return the forecasts before correction of waiting jobs: those at these positions, or all."""
         submitted = np.array(outlook.situation.waiting.submitted, np.float64)
         rows = np.arange(len(submitted)) if which is None else which
         age = outlook.situation.now - submitted[rows]
-        sources = sources_of(starts, RecentWaits(outlook.history).curves(outlook.history_type[rows], age))
-        known = features(outlook, sources, rows)
-        forest = self.tracker.forest(outlook.situation.now)
-        if forest is not None:
-            sources[:, 2] = forest.curves(known)
-        return sources, known
+        return mixed(curves_of(starts), RecentWaits(outlook.history).curves(outlook.history_type[rows], age))
 
-    def _corrected(self, sources: F8, kinds: list[str], medians: F8) -> F8:
+    def _corrected(self, curves: F8, kinds: list[str], medians: F8) -> F8:
         if not kinds:
             return np.zeros((3, 0))
-        return self.tracker.correction(self._situation().now).quantiles(sources, kinds, medians)
+        return self.tracker.correction(self._situation().now).quantiles(curves, kinds, medians)
 
     def _keep(self, sight: Sight, kinds: list[str]) -> None:
         """Keep the forecasts of jobs that have none yet, or that have come of age since, so that their outcome is measured."""
@@ -186,15 +185,9 @@ class Foreseer:
             self._kept[job] = stages[at]
             levels = [float(x) for x in sight.quantiles[:, at]]
             median = float(sight.medians[at])
-            sources, known = (
-                sight.sources[at].copy(),
-                sight.features[at].copy(),
-            )  # views would keep those of all waiting jobs
-            self.tracker.add(job, now, levels, kinds[at], median, sources, known)
-            low, middle, high = map(_finite, levels)
-            rows.append(
-                (job, now, kinds[at], min(median, 1e18), low, middle, high, sources.tobytes(), known.tobytes())
-            )
+            curve = sight.curves[at].copy()  # a view would keep those of all waiting jobs
+            self.tracker.add(job, now, levels, kinds[at], median, curve)
+            rows.append((job, now, kinds[at], min(median, 1e18), *map(_finite, levels), curve.tobytes()))
         self._records.made(rows)
         self._records.keep(self.tracker)
 
@@ -214,7 +207,7 @@ class Foreseer:
             if kept is None:
                 raise InputError(f"there is no job {job}")
             state = kept.state
-            reason = f"job {job} does not wait: it is {state}"
+            reason = f"it does not wait, its state is {state}"
         return {"job": job, "type": kind, "state": state} | self._form(
             sight, None if at is None else sight.quantiles[:, at], _median(sight, at), reason
         )
@@ -236,27 +229,29 @@ class Foreseer:
             "reason": reason,
         }
 
-    def forecasts(self, job_type: str | None = None, limit: int = 1000) -> dict[str, Any]:
-        """Return the forecasts of all waiting jobs, of queues, and of the ends of running jobs."""
+    def forecasts(
+        self, job_type: str | None = None, limit: int = 1000, tenant: str | None = None
+    ) -> dict[str, Any]:
+        """Return the forecasts of all waiting jobs, of queues, and of the ends of running jobs; with `tenant`, only of the jobs of this tenant, and of all queues by type."""
         sight = self.sight()
         situation, waiting = sight.situation, sight.situation.waiting
         kinds = [situation.types[j].name for j in waiting.type]
+        tenants = self._tenants(waiting.job)
         jobs = [
             {"job": job, "type": kinds[at]} | _levels(sight.quantiles[:, at])
             for job, at in sight.place.items()
-            if job_type is None or kinds[at] == job_type
+            if job_type in (None, kinds[at]) and tenant in (None, tenants[at])
         ]
-        owners, names = self.follower.owners(), {number: name for name, number in self.follower.tenants.items()}
-        tenants = [names.get(owners.get(job, -1), "") for job in waiting.job]
         running = []
         if sight.ahead is not None:
             ends = (
                 np.quantile(sight.ahead.ends, (0.1, 0.5, 0.9), axis=0) if sight.ahead.running else np.zeros((3, 0))
             )
-            servers = situation.servers.name
+            servers, held_by = situation.servers.name, self._tenants(sight.ahead.running)
             running = [
                 {"job": job, "server": servers[situation.running.server[at]]} | _levels(ends[:, at])
-                for at, job in enumerate(sight.ahead.running[:limit])
+                for at, job in enumerate(sight.ahead.running)
+                if tenant in (None, held_by[at])
             ]
         return {
             "as_of": situation.now,
@@ -265,22 +260,24 @@ class Foreseer:
             "runs": 0 if sight.ahead is None else len(sight.ahead.starts),
             "seconds": 0.0 if sight.ahead is None else round(sight.ahead.seconds, 3),
             "jobs": jobs[:limit],
-            "queues": self._last_starts(sight, "type", kinds, kinds),
-            "tenants": self._last_starts(sight, "tenant", tenants, kinds),
-            "running": running,
+            "queues": self._last_starts(sight, "type", kinds),
+            "tenants": [
+                row for row in self._last_starts(sight, "tenant", tenants) if tenant in (None, row["tenant"])
+            ],
+            "running": running[:limit],
             "coverage": self.tracker.summary(),
             "reason": sight.reason,
         }
 
-    def _last_starts(self, sight: Sight, word: str, groups: list[str], kinds: list[str]) -> list[dict[str, Any]]:
-        """Return when the last waiting job of each group starts."""
+    @staticmethod
+    def _last_starts(sight: Sight, word: str, groups: list[str]) -> list[dict[str, Any]]:
+        """Return when the last waiting job of each group starts: the latest of their quantiles, because jobs of one queue start late together."""
         rows = []
         for name in dict.fromkeys(groups):
             own = [at for at, group in enumerate(groups) if group == name]
             last = dict.fromkeys(NAMES)
             if sight.ahead is not None:
-                whole = np.max(sight.ahead.starts[:, own], axis=1)[:, None]
-                last = _levels(self._corrected(sources_of(whole), [kinds[own[-1]]], np.median(whole, axis=0))[:, 0])
+                last = _levels(sight.quantiles[:, own].max(axis=1))
             rows.append({word: name, "waiting": len(own)} | last)
         return rows
 
@@ -327,8 +324,8 @@ class Foreseer:
         made = ensemble(outlook, self._runs, 1 + self.follower.seq, budget=BUDGET, watched=watched)
         starts = made.starts[:, watched]
         median = float(np.median(starts))
-        sources = self._sources(outlook, starts, watched)[0]
-        levels = self._corrected(sources, [job_type], np.array([median]))[:, 0]
+        curves = self._curves(outlook, starts, watched)
+        levels = self._corrected(curves, [job_type], np.array([median]))[:, 0]
         return {"type": job_type, "state": "new"} | self._form(bare, levels, median, None)
 
     def what_if(self, change: ClusterChange, hours: float) -> dict[str, Any]:
@@ -340,12 +337,22 @@ class Foreseer:
         tenants = {number: name for name, number in self.follower.tenants.items()}
         return what_if(outlook, change, hours=hours, tenants=tenants, budget=4 * BUDGET, seed=1 + self.follower.seq)
 
-    def advice(self) -> dict[str, Any]:
-        """Return which free capacity is unusable."""
+    def _tenants(self, jobs: list[Any]) -> list[str]:
+        """Return the tenant of each job; "" if it is not known."""
+        owners, names = self.follower.owners(), {number: name for name, number in self.follower.tenants.items()}
+        return [names.get(owners.get(job, -1), "") for job in jobs]
+
+    def advice(self, tenant: str | None = None) -> dict[str, Any]:
+        """Return which free capacity is unusable; with `tenant`, only the jobs of this tenant are named."""
         sight = self.sight()
         if sight.outlook is None or sight.ahead is None:
             return {"as_of": sight.situation.now, "servers": [], "drains": [], "reason": sight.reason}
-        return advice(sight.outlook, sight.ahead.ends)
+        found = advice(sight.outlook, sight.ahead.ends)
+        for row in found["servers"] if tenant is not None else ():
+            row["jobs"] = [
+                job for job, of in zip(row["jobs"], self._tenants(row["jobs"]), strict=True) if of == tenant
+            ]
+        return found
 
 
 def _median(sight: Sight, at: int | None) -> float | None:

@@ -8,15 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
-from slotwise.foresee.correction import SOURCES
 from slotwise.foresee.tracking import REMEMBERED, Tracker
 
-Row = tuple[int, float, str, float, float | None, float | None, float | None, bytes, bytes]
-KEPT = 100_000  # newest rows, of 1 kB
+Row = tuple[int, float, str, float, float | None, float | None, float | None, bytes]
+KEPT = 100_000  # newest rows, of 400 bytes
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS forecast (
     job INTEGER NOT NULL, made REAL NOT NULL, type TEXT NOT NULL, median REAL NOT NULL,
-    p10 REAL, p50 REAL, p90 REAL, sources BLOB NOT NULL, features BLOB NOT NULL, started REAL);
+    p10 REAL, p50 REAL, p90 REAL, curve BLOB NOT NULL, started REAL);
 CREATE INDEX IF NOT EXISTS forecast_job ON forecast (job);
 CREATE TABLE IF NOT EXISTS learnt (one INTEGER PRIMARY KEY, body TEXT NOT NULL);
 """
@@ -30,7 +29,7 @@ class Records:
         self._base.execute("PRAGMA journal_mode = WAL")
         self._base.execute("PRAGMA synchronous = NORMAL")
         found = [row[1] for row in self._base.execute("PRAGMA table_info(forecast)")]
-        if found and "sources" not in found:  # of a version whose correction learnt otherwise
+        if found and "curve" not in found:  # of a version whose correction learnt otherwise
             self._base.executescript("DROP TABLE forecast; DROP TABLE IF EXISTS learnt;")
         self._base.executescript(SCHEMA)
 
@@ -38,23 +37,22 @@ class Records:
         """Return what was learnt, with the forecasts whose outcome is not known."""
         row = self._base.execute("SELECT body FROM learnt").fetchone()
         tracker = Tracker.from_dict(json.loads(row[0])) if row else Tracker()
-        for job, made, kind, median, *levels, curves, known, started in self._base.execute(
-            "SELECT job, made, type, median, p10, p50, p90, sources, features, started FROM forecast"
+        for job, made, kind, median, *levels, kept, started in self._base.execute(
+            "SELECT job, made, type, median, p10, p50, p90, curve, started FROM forecast"
             " WHERE started IS NULL OR started >= 0 AND rowid > (SELECT max(rowid) FROM forecast) - ? ORDER BY made",
             (REMEMBERED,),
         ):
-            sources = np.frombuffer(curves, np.float64).reshape(SOURCES, -1)
-            features = np.frombuffer(known, np.float32)
+            curve = np.frombuffer(kept, np.float64)
             if started is not None:
-                tracker.remember(made, started - made, kind, median, sources, features)
+                tracker.remember(made, started - made, kind, median, curve)
                 continue
             quantiles = (float("inf") if x is None else x for x in levels)
-            tracker.add(job, made, quantiles, kind, median, sources, features)
+            tracker.add(job, made, quantiles, kind, median, curve)
         return tracker
 
     def made(self, rows: list[Row]) -> None:
         """Keep forecasts."""
-        self._base.executemany("INSERT INTO forecast VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)", rows)
+        self._base.executemany("INSERT INTO forecast VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL)", rows)
 
     def started(self, job: int, when: float) -> None:
         """Note when a job started (-1: it will not)."""

@@ -1,4 +1,4 @@
-"""The process that foresees: requests come as lines of JSON on standard input, answers go to standard output.
+"""The process that foresees: requests come as lines of JSON on standard input. Each answer is two lines on standard output, a head and the JSON for the caller.
 
 It follows the service's journal by reading the store, so it takes nothing from the service but the reading. It runs with low priority, keeps itself to a share of one
 CPU while no request is there, and ends when its standard input does.
@@ -31,13 +31,13 @@ def answer(foreseer: Foreseer, request: dict[str, Any]) -> dict[str, Any]:
     """Do what a request asks for."""
     kinds: dict[str, Callable[[], dict[str, Any]]] = {
         "forecast": lambda: foreseer.forecast(int(request["job"])),
-        "forecasts": lambda: foreseer.forecasts(request.get("type"), int(request.get("limit", 1000))),
+        "forecasts": lambda: foreseer.forecasts(request.get("type"), int(request.get("limit", 1000)), request.get("tenant")),
         "coverage": foreseer.coverage,
         "needs": lambda: foreseer.of_needs(
             request.get("needs"), request.get("requires"), request.get("type"), request.get("time"), request.get("tenant")
         ),
         "whatif": lambda: foreseer.what_if(change_of(request), float(request.get("hours", 4.0))),
-        "advice": foreseer.advice,
+        "advice": lambda: foreseer.advice(request.get("tenant")),
     }  # fmt: skip
     return kinds[request["kind"]]()
 
@@ -82,11 +82,12 @@ def main() -> None:
         if not line:
             return
         request = json.loads(line)
+        found, wrong = {}, None
         try:
-            found: dict[str, Any] = {"answer": answer(foreseer, request)}
+            found = answer(foreseer, request)
         except SlotwiseError as error:
-            found = {"error": str(error)}
-        print(json.dumps({"id": request["id"]} | found), file=out, flush=True)
+            wrong = str(error)
+        print(json.dumps({"id": request["id"], "error": wrong}), json.dumps(found), sep="\n", file=out, flush=True)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from slotwise.workloads.source import Chunk
 
 F8 = NDArray[np.float64]
 I8 = NDArray[np.int64]
-PIECE = 64  # arrivals between two looks at whether all jobs have started
+PIECE = 256  # arrivals between two looks at whether all jobs have started; a look costs as much as 200 arrivals
 
 
 @dataclass(frozen=True, eq=False)

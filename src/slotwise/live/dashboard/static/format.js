@@ -14,11 +14,11 @@ export function when(seconds) {
 
 export const exactly = (seconds) => (seconds == null ? "" : whole.format(new Date(seconds * 1000)));
 
-/** A duration in its two largest units: 45 s, 3 min 20 s, 2 h 5 min, 3 d 4 h. */
+/** A duration in its two largest units: 4.5 s, 45 s, 3 min 20 s, 2 h 5 min, 3 d 4 h. */
 export function span(seconds) {
   if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return "–";
   const s = Math.max(0, seconds);
-  if (s < 10) return `${s.toFixed(1)} s`;
+  if (s < 9.95) return `${Number(s.toFixed(1))} s`;
   if (s < 60) return `${Math.round(s)} s`;
   const m = Math.round(s / 60);
   if (s < 600) {

@@ -11,7 +11,8 @@ import { PolicyChange } from "./policy.js";
 
 const ROWS = 50; // of the table at once
 const MOST_QUEUES = 10; // beside the map
-const NAMED = 400; // up to so many servers, cells are wide enough for names unless the user wants them small
+const NAMED = 400; // servers; up to so many, cells are wide enough for names unless the user wants them small
+
 /** One line about the server that is chosen on the map. */
 function Chosen({ board, place, resource }) {
   if (place === null || place >= board.names.length) {
@@ -102,7 +103,7 @@ function Figures({ board, resource }) {
     <${Figure} name=${`${name} in use`} hint=${whole ? `${amount(used)} of ${amount(whole)}${kept ? `, ${amount(kept)} kept` : ""}` : "no server has any"}>${whole ? percent(used / whole) : "–"}<//>
     <${Figure} name="servers" alert=${counts[3] > 0} hint=${states || (board.names.length ? "all up" : "none has joined")}>${number(board.names.length)}<//>
     <${Figure} name="load of the last hour" alert=${known && load.outside} title=${!known && load && load.why ? load.why : load && load.share ? `The policy is proven to be stable up to ${percent(load.share)}.` : null}
-      hint=${known ? (load.outside ? "more than the servers can carry" : `can grow by ${percent(load.headroom)}`) : "not known yet"}>${known ? percent(load.intensity) : "–"}<//>
+      hint=${known ? (load.outside ? "above the capacity" : `can grow by ${percent(load.headroom)}`) : "not known yet"}>${known ? percent(load.intensity) : "–"}<//>
   </dl>`;
 }
 
@@ -138,7 +139,7 @@ export function Cluster({ board, route, who }) {
       <${Choice} label="Resource" value=${board.resources[resource]} options=${board.resources.map((name) => [name, name])}
         onChange=${(name) => setQuery(route, { resource: name === board.resources[0] ? null : name })} />
       <${Choice} label="Cells" value=${cells} options=${[["names", "with names"], ["small", "small"]]} onChange=${(key) => setQuery(route, { cells: key })} />
-      <label>Find <input type="search" value=${route.query.get("find") || ""} placeholder="name of a server"
+      <label>Find <input type="search" value=${route.query.get("find") || ""} placeholder="server"
         onInput=${(event) => setQuery(route, { find: event.target.value, page: null })} /></label>
       <label>Status <select value=${state} onChange=${(event) => setQuery(route, { status: event.target.value, page: null })}>
         <option value="">all</option>${board.statuses.map((one) => html`<option value=${one}>${one === "lost" ? "down" : one}</option>`)}</select></label>

@@ -22,6 +22,7 @@ function inLanes(spans) {
   });
 }
 
+const hasFailed = (one) => one.state === "failed" || one.state === "lost";
 const AHEAD = 0.35; // of the window lies in the future
 
 /** The window to draw. A service that is younger than the window is drawn from its first job on. */
@@ -57,7 +58,7 @@ export function Gantt({ rows, spans, since, until, now, types, forecasts = new M
   useEffect(() => {
     if (!canvas.current || !width) return;
     const context = sharp(canvas.current, width, height);
-    const look = colours("text", "quiet", "line", "accent", "bad", "surface");
+    const look = colours("text", "quiet", "line", "accent", "down");
     const colour = palette(types.map((one) => one.name));
     context.clearRect(0, 0, width, height);
     context.font = "11px system-ui, sans-serif";
@@ -83,8 +84,8 @@ export function Gantt({ rows, spans, since, until, now, types, forecasts = new M
         const thick = row.lane > 5 ? row.lane - 3 : row.lane - 1;
         context.fillStyle = colour.get(one.type) || look.quiet;
         context.fillRect(from, y, Math.max(1.5, to - from), thick);
-        if (one.state === "failed" || one.state === "lost") {
-          context.fillStyle = look.bad;
+        if (hasFailed(one)) {
+          context.fillStyle = look.down;
           context.fillRect(to - 3, y, 3, thick);
         }
         const ahead = one.ended === null ? forecasts.get(one.job) : null;
@@ -123,7 +124,8 @@ export function Gantt({ rows, spans, since, until, now, types, forecasts = new M
   const present = new Set(spans.map((one) => one.type));
   const list = spans.slice(0, 100);
   if (!rows.length) return html`<p class="panel hint">No server matches.</p>`;
-  return html`<ul class="legend" aria-label="Types">${types.map((one, at) => [one, at]).filter(([one]) => present.has(one.name)).map(([one, at]) => html`<li><span class=${`swatch series-${at % 8}`}></span>${one.name}</li>`)}</ul>
+  return html`<ul class="legend" aria-label="Types">${types.map((one, at) => [one, at]).filter(([one]) => present.has(one.name)).map(([one, at]) => html`<li><span class=${`swatch series-${at % 8}`}></span>${one.name}</li>`)}
+    ${spans.some(hasFailed) ? html`<li><span class="swatch swatch-down"></span>ends in a failure</li>` : null}</ul>
     <div class="gantt" ref=${outer}><canvas ref=${canvas} role="img" aria-label=${`${spans.length} jobs on ${rows.length} servers; the table below says the same`}
       onMouseMove=${(event) => { const one = under(event); setChosen(one ? one.job : null); }}
       onClick=${(event) => { const one = under(event); if (one) location.hash = `#/jobs/${one.job}`; }}></canvas></div>

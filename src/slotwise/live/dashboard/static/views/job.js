@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { call, get, offers, post } from "../api.js";
-import { amounts, percent, plainOutput, several, span } from "../format.js";
+import { amounts, number, percent, plainOutput, several, span } from "../format.js";
 import { Confirm, html, JobLink, Problem, Said, ServerLink, State, Table, Time, useLoaded, useReady, Waiting } from "../ui.js";
 import { sentence } from "./sentences.js";
 
@@ -79,7 +79,7 @@ function Forecast({ job }) {
     const at = (seconds) => value.as_of + seconds;
     shown = html`<dl class="facts"><dt>likely</dt><dd>in ${span(value.p50)} (<${Time} at=${at(value.p50)} />)</dd>
       <dt>8 times in 10</dt><dd>${value.p90 === null ? html`after <${Time} at=${at(value.p10)} />; until when is not known` : html`between <${Time} at=${at(value.p10)} /> and <${Time} at=${at(value.p90)} />`}</dd></dl>
-      <p class="hint">${value.of ? `80 % intervals like this held ${percent(value.coverage)} of the last ${value.of.toLocaleString("en")} starts.` : "No forecast like this could be checked yet."}</p>`;
+      <p class="hint">${value.of ? `${percent(value.coverage)} of the last ${number(value.of)} starts with such a forecast lay within their 80 % interval.` : "No forecast like this could be checked yet."}</p>`;
   }
   return html`<section class="panel urgent"><h2>When it should start</h2>${shown}</section>`;
 }
@@ -124,7 +124,7 @@ export function Job({ route, who, board }) {
       ${Object.keys(job.requires || {}).length ? html`<dt>requires</dt><dd>${Object.entries(job.requires).map(([key, some]) => `${key} in ${some.join(", ")}`).join("; ")}</dd>` : null}
       ${labels.length ? html`<dt>labels</dt><dd><${Said} text=${labels.map(([key, text]) => `${key}=${text}`).join(", ")} /></dd>` : null}
       <dt>submitted</dt><dd><${Time} at=${job.submitted} /></dd>
-      <dt>placed</dt><dd><${Time} at=${job.placed} />${job.placed ? ` after ${span(job.placed - job.submitted)}` : ` (has waited ${span((job.ended ?? board.now) - job.submitted)})`}</dd>
+      <dt>placed</dt><dd>${job.placed ? html`<${Time} at=${job.placed} /> after ${span(job.placed - job.submitted)}` : `${job.ended ? "never; waited" : "not yet; has waited"} ${span((job.ended ?? board.now) - job.submitted)}`}</dd>
       <dt>started</dt><dd><${Time} at=${job.started} /></dd>
       <dt>ended</dt><dd><${Time} at=${job.ended} />${job.ended && job.started ? ` after ${span(job.ended - job.started)}` : ""}</dd>
       <dt>server</dt><dd>${job.server ? html`<${ServerLink} name=${job.server} />` : "–"}</dd><dt>attempt</dt><dd>${job.attempt}</dd>

@@ -32,7 +32,7 @@ export function Jobs({ route, board }) {
   const types = board.types.map((one) => one.name);
   return html`<div class="bar top"><h1>Jobs</h1></div>
     <form class="bar filters" role="search" onSubmit=${(event) => event.preventDefault()}>
-      <${Field} route=${route} name="search" label="Find" placeholder="name or number" />
+      <${Field} route=${route} name="search" label="Find" placeholder="name, number" />
       <label>State <select value=${ask.state || ""} onChange=${(event) => setQuery(route, { state: event.target.value, after: null })}>
         <option value="">all</option>${STATES.map((one) => html`<option value=${one}>${one}</option>`)}</select></label>
       <label>Type <select value=${ask.type || ""} onChange=${(event) => setQuery(route, { type: event.target.value, after: null })}>

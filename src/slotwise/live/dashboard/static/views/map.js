@@ -124,7 +124,9 @@ function drawNamed(context, look, box, cell) {
   context.font = SMALL_FONT;
   const state = { lost: "down", up: "" }[cell.status] ?? cell.status;
   const used = cell.whole ? `${amount(cell.amount)}/${amount(cell.whole)}` : "none";
-  context.fillText(fitting(context, [cell.status === "lost" ? "" : used, state].filter(Boolean).join(" "), wide - 10), x + 6, y + high / 2 + 8);
+  const both = [cell.status === "lost" ? "" : used, state].filter(Boolean).join(" ");
+  const told = context.measureText(both).width > wide - 10 ? state || used : both; // the state matters more than the amount, which the bar shows, too
+  context.fillText(fitting(context, told, wide - 10), x + 6, y + high / 2 + 8);
 }
 
 function cellOf(board, place, resource, sizes) {

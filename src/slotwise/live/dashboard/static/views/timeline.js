@@ -30,7 +30,7 @@ export function Timeline({ board, route }) {
         ${Object.entries(WINDOWS).sort((a, b) => a[0] - b[0]).map(([key, text]) => html`<option value=${key}>${text}</option>`)}</select></label>
       <span class="pager"><button type="button" onClick=${() => move(-0.5)}>Earlier</button>
         <button type="button" disabled=${!end} onClick=${() => move(0.5)}>Later</button><button type="button" disabled=${!end} onClick=${() => setQuery(route, { until: null })}>Now</button></span>
-      <label>Find <input type="search" value=${route.query.get("find") || ""} placeholder="name of a server" onInput=${(event) => setQuery(route, { find: event.target.value, page: null })} /></label>
+      <label>Find <input type="search" value=${route.query.get("find") || ""} placeholder="server" onInput=${(event) => setQuery(route, { find: event.target.value, page: null })} /></label>
       ${pages > 1 ? html`<span class="pager"><button type="button" disabled=${page === 0} onClick=${() => setQuery(route, { page: page - 1 || null })}>Previous servers</button>
         <button type="button" disabled=${page >= pages - 1} onClick=${() => setQuery(route, { page: page + 1 })}>Next servers</button> <span class="hint">page ${page + 1} of ${pages}</span></span>` : null}
     </div>

@@ -32,7 +32,7 @@ function Compared({ found }) {
   const used = Object.keys(now.utilisation || {});
   const change = found.change && found.change.wait;
   return html`<section class="panel"><h2>Side by side, over the next ${span(found.hours * 3600)}</h2>
-    ${found.hours < found.asked ? html`<p class="hint">So many jobs come that no more than this can be run ahead.</p>` : null}
+    ${found.hours < found.asked ? html`<p class="hint">More jobs come than can be run ahead for ${span(found.asked * 3600)}, so the window is shorter.</p>` : null}
     ${change ? html`<p>Mean waits become <strong class=${change.p50 > 0 ? "up" : "downward"}>${changeOfWaits(change)}</strong>.</p>` : null}
     <${Table} label=${`From ${found.runs ?? "several"} runs of each; in brackets the range of 8 in 10 runs`} head=${["", "going on as now", "with the change"]}>
       ${row("waiting jobs, mean", now.queue && now.queue.mean, then.queue && then.queue.mean, amount)}${row("waiting jobs at the end", now.queue && now.queue.end, then.queue && then.queue.end, amount)}
@@ -98,13 +98,14 @@ export function WhatIf({ board }) {
       <datalist id="servers">${board.names.slice(0, 500).map((name) => html`<option value=${name}></option>`)}</datalist>
       <${Change} title="Another policy" on=${form.policy}><select aria-label="Policy" value=${form.policy} onChange=${set("policy")}><option value="">${board.policy} (as now)</option>
         ${policies.filter((one) => one.name !== board.policy).map((one) => html`<option value=${one.name}>${one.name}</option>`)}</select><//>
-      <${Change} title="Another load" on=${form.type}><input aria-label="times as many" type="number" min="0" max="100" step="0.1" value=${form.rate} onInput=${set("rate")} /> times as many jobs of type
+      <${Change} title="Another load" on=${form.type}><input aria-label="times as many" type="number" min="0" max="100" step="0.1" value=${form.rate} onInput=${set("rate")} /> × jobs of type
         <select aria-label="More or fewer jobs of type" value=${form.type} onChange=${set("type")}><option value="">none</option>${board.types.map((one) => html`<option value=${one.name}>${one.name}</option>`)}</select><//>
       <${Change} title="Another share" on=${form.tenant}><input aria-label="percent of the cluster" type="number" min="1" max="99" value=${form.part} onInput=${set("part")} /> % for tenant
         <input aria-label="The tenant with this share" list="tenants" value=${form.tenant} placeholder="none" onInput=${set("tenant")} /><//>
       <datalist id="tenants">${tenants.map((name) => html`<option value=${name}></option>`)}</datalist>
       <${Change} title="Look ahead" on="yes"><input aria-label="Over the next hours" type="number" min="0.1" max="168" step="0.1" value=${form.hours} onInput=${set("hours")} /> hours<//>
-      <div class="actions"><button type="submit" class="primary" disabled=${busy || nothing || !offers("whatif")}>${busy ? "Running …" : "Run both"}</button></div>
-    </form>${offers("whatif") ? nothing && html`<p class="hint">Choose at least one change.</p>` : html`<p class="hint">This service does not run forward.</p>`}<${Problem} error=${error} /></section>
+      <div class="change-run"><button type="submit" class="primary" disabled=${busy || nothing || !offers("whatif")}>${busy ? "Running …" : "Run both"}</button>
+        ${offers("whatif") ? nothing && html`<span class="hint">Choose at least one change.</span>` : html`<span class="hint">This service does not run forward.</span>`}</div>
+    </form><${Problem} error=${error} /></section>
     ${busy ? html`<section class="panel" aria-busy="true"><${Waiting} what="Running forward, as it is and with the change" /></section>` : found ? html`<${Compared} found=${found} />` : null}<${Advice} />`;
 }
