@@ -1,4 +1,4 @@
-"""`slotwise trace`: bring traces in, describe them, cut and join them, make types and make-believe traces."""
+"""`slotwise trace`: bring traces in, describe them, cut and join them, make types and generate traces."""
 
 from __future__ import annotations
 
