@@ -53,7 +53,7 @@ def as_light(command: Any) -> LightCommand:
 
 def _parameter(one: Any) -> Option | Argument:
     if one.param_type_name == "argument":
-        metavar = (one.metavar or one.name.upper()).strip("[]")
+        metavar = re.sub(r"[\[\]]|\.\.\.$", "", one.metavar or one.name.upper())  # `usage` adds both
         return Argument(one.name, metavar, one.help or "", many=one.nargs == -1, required=one.required)
     metavar = None if one.is_flag else one.metavar or PLACEHOLDERS.get(_kind(one), "TEXT")
     default = f"{one.default:g}" if isinstance(one.default, float) else one.default
