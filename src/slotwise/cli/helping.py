@@ -55,13 +55,11 @@ def _parameter(one: Any) -> Option | Argument:
     if one.param_type_name == "argument":
         metavar = re.sub(r"[\[\]]|\.\.\.$", "", one.metavar or one.name.upper())  # `usage` adds both
         return Argument(one.name, metavar, one.help or "", many=one.nargs == -1, required=one.required)
-    metavar = None if one.is_flag else one.metavar or PLACEHOLDERS.get(_kind(one), "TEXT")
+    value = None if one.is_flag else one.metavar or PLACEHOLDERS.get(_kind(one), "TEXT")
     default = f"{one.default:g}" if isinstance(one.default, float) else one.default
     flags = ", ".join(sorted(one.opts, key=len))
     negative = one.secondary_opts[0] if one.secondary_opts else None
-    return Option(
-        one.name, flags, one.help or "", metavar, default=default, negative=negative, required=one.required
-    )
+    return Option(one.name, flags, one.help or "", value, default=default, negative=negative, required=one.required)
 
 
 def _kind(one: Any) -> str:

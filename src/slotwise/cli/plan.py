@@ -76,8 +76,8 @@ def plan(
 ) -> None:
     """Find the fewest servers that meet the targets. If each class has a price, find the cheapest mix.
 
-    The search begins where the linear program says that the load can be carried at all, and stops when the
-    targets are met, and missed with fewer servers, at the given confidence.
+    The search begins at the least number of servers that can carry the load. It stops when the targets are met, and fewer servers
+    miss them, at the given confidence.
 
     \b
     Examples:
