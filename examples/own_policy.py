@@ -1,4 +1,4 @@
-"""A policy of one's own: the longest queue first, on the less busy of a few random servers.
+"""A policy of your own: the longest queue first, on the less busy of a few random servers.
 
 Try it with `slotwise simulate table1 --policy examples/own_policy.py:LongestQueue`.
 """
@@ -31,7 +31,7 @@ TRIES = MEMORY.count("tries", kept=False)  # the option, in policy_ints(s)
 
 
 def serve(s: State, _a: int, _b: int) -> None:
-    """Whatever has happened: start heads of line, the longest queue first, while one fits anywhere."""
+    """Start heads of queues, the longest queue first, while one fits anywhere."""
     while True:
         longest, where = -1, -1
         for j in range(s.n_types):

@@ -1,11 +1,11 @@
-"""A policy in twenty lines: types in the order of the scenario, each job on the first server with room; against best-fit."""
+"""A policy in twenty lines: types in the order of the scenario, each job on the first server with enough free capacity; compared with best-fit."""
 
 import slotwise
 from slotwise.scheduling.api import FitOptions, Policy, State, first_fit, need, queue_length, set_need, start
 
 
 def serve(s: State, _a: int, _b: int) -> None:
-    """Whatever has happened: start what fits, earlier types first."""
+    """Start every waiting job that fits, earlier types first."""
     for j in range(s.n_types):
         while queue_length(s)[j] > 0:
             set_need(s, j)
@@ -16,7 +16,7 @@ def serve(s: State, _a: int, _b: int) -> None:
 
 
 class TypesInOrder(Policy):
-    name, summary = "types-in-order", "earlier types first, each on the first server with room"
+    name, summary = "types-in-order", "earlier types first, each job on the first server that fits"
     Options, keeps = FitOptions, frozenset({"free", "tree"})
     arrive = complete = join = cancel = staticmethod(serve)
 

@@ -1,5 +1,5 @@
 -- For Slurm's plugin job_submit/lua (JobSubmitPlugins=lua; this file lies beside slurm.conf).
--- Jobs that users submit to the partition are held, so that Slotwise schedules them, and nobody has to type --hold.
+-- Jobs that users submit to the partition are held, so that Slotwise schedules them and users need not type --hold.
 -- Scripts of a shell say themselves when they begin and with which code they end, in a folder that all nodes and users can write to (mode 1777):
 -- then no job runs twice and every exit code is right, even if the controller forgets what it did last.
 

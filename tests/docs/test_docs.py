@@ -66,9 +66,10 @@ def commands_of(text: str) -> set[str]:
 RUN_ELSEWHERE = {
     ". .venv/bin/activate": "Makefile",
     "make help": "Makefile",
-    "pip install .": "docs/guides/install.md",
+    "pip install '.[serve]'": "docs/guides/install.md",
     "slotwise trace import": "docs/guides/own-trace.md",
     "slotwise serve": "docs/guides/serve.md",
+    "slotwise capacity FILE --proofs": "docs/tutorial.md",
     "slotwise serve --local": "tests/docs/newcomer.txt",
     "slotwise serve --demo": "docs/guides/dashboard.md",
     "slotwise open": "docs/guides/dashboard.md",

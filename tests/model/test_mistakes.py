@@ -148,7 +148,7 @@ MISTAKES: list[tuple[str, str]] = [
     ),
     (
         with_("[4, 8]", "[4]"),
-        "cluster.servers[0] (std).capacity: has 1 sizes for 2 resources; give one size for each of: cpu",
+        "cluster.servers[0] (std).capacity: has 1 size for 2 resources; give one size for each of: cpu",
     ),
     (
         with_("[1, 2]", "[1, 2, 3]"),
@@ -232,7 +232,7 @@ MISTAKES: list[tuple[str, str]] = [
     (arrivals('{ law = "possion" }'), f"workload.arrivals: unknown law 'possion'; use one of: {LAWS}"),
     (arrivals('{ law = "weibull", shape = 1 }'), f"workload.arrivals: unknown law 'weibull'; use one of: {LAWS}"),
     (arrivals("{ sigma = 1 }"), 'workload.arrivals: has no law; write { law = "..." } with the name of one'),
-    (arrivals('"poisson"'), "workload.arrivals: is 'poisson'; must be a table"),
+    (arrivals('"poisson"'), "workload.arrivals: is 'poisson'; write { law = \"poisson\" }"),
     (arrivals('{ law = "lognormal", sigma = 0 }'), "workload.arrivals.sigma: is 0; must be above 0"),
     (service('{ law = "poisson" }'), f"workload.service: unknown law 'poisson'; use one of: {SERVICES}"),
     (service('{ law = "weibull" }'), "workload.service.shape: is missing; add shape = ..."),

@@ -242,7 +242,7 @@ def test_the_page_fits_eighty_columns() -> None:
     assert max(map(len, page.splitlines())) <= 80
     flat = " ".join(page.split())
     assert found.statement in flat
-    assert "to carry the load at all takes 17.8 standard" in flat
+    assert "least for the load, by a linear program: 17.8 standard" in flat
 
 
 def test_servers_that_fail_prove_nothing() -> None:

@@ -109,10 +109,10 @@ def show(*, as_toml: bool, server: str | None, profile: str | None, as_json: boo
             print(client.call("GET", "/v1/cluster/toml").content.decode(), end="")
 
 
-FILE = Argument("file", "CLUSTER.toml", "the cluster, its types and its policy, as they shall be")
+FILE = Argument("file", "CLUSTER.toml", "a file with servers, job types and the policy")
 APPLY = LightCommand(
     apply,
-    "Make the running cluster what a cluster file says. Show the changes and ask first; running jobs are not interrupted.",
+    "Change the running cluster to match a cluster file. Show the changes and ask first; no running job is interrupted.",
     (
         FILE,
         Option("dry_run", "--dry-run", "only show what would change"),
@@ -129,9 +129,9 @@ PLAN_APPLY = LightCommand(
 )
 SHOW = LightCommand(
     show,
-    "Print the cluster that runs, with what was changed since the service started, as a cluster file.",
+    "Print the running cluster as a cluster file, with all changes since the service started.",
     (
-        Option("as_toml", "--toml", "as a cluster file, which `slotwise apply` takes (the default)"),
+        Option("as_toml", "--toml", "as a cluster file for `slotwise apply` (the default)"),
         *CONNECTION,
     ),
     ("slotwise show --toml > mine.toml",),

@@ -73,15 +73,15 @@ def stop(*, numbers: list[int | str], server: str | None, profile: str | None, a
 
 CANCEL = LightCommand(
     cancel,
-    "Cancel jobs. A waiting job is withdrawn; a running job gets SIGTERM, and SIGKILL after its grace period. With several "
-    "conditions, jobs that meet all of them are cancelled. Exit code 0 only if there were no errors.",
+    "Cancel jobs. A waiting job is withdrawn; a running job gets SIGTERM, and SIGKILL after its grace period. If several "
+    "options choose jobs, jobs that meet all of them are cancelled. The exit code is 0 only if there was no error.",
     (
         Argument(
             "numbers", "ID...", "the numbers of jobs; 7_1 is index 1 of array 7", job_id, many=True, required=False
         ),
         *FILTERS,
         Option("every", "--all", "every job that has not ended"),
-        Option("dry_run", "--dry-run", "only list what would be cancelled"),
+        Option("dry_run", "--dry-run", "list the jobs, and cancel none"),
         *CONNECTION,
     ),
     (

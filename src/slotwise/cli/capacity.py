@@ -19,7 +19,10 @@ from slotwise.theory.rendering import render
 def capacity(
     scenario: ScenarioArgument,
     proofs: Annotated[
-        bool, typer.Option("--proofs", help="also what the answer rests on, policy by policy")
+        bool,
+        typer.Option(
+            "--proofs", help="also print the evidence: a mix of configurations, and what is proven of each policy"
+        ),
     ] = False,
     overrides: SetOption = None,
     as_json: JsonOption = False,

@@ -48,7 +48,7 @@ def check_place(place: dict[str, str]) -> None:
 
 CONSOLE = LightCommand(
     console,
-    "Connect the terminal to the console of a virtual machine that runs, with virsh; Ctrl-] ends it. `slotwise logs` prints what was written.",
+    "Connect the terminal to the console of a running virtual machine, with virsh. Ctrl-] disconnects. `slotwise logs` prints what the console has shown.",
     (ID, Option("show", "--print", "print the command instead of running it"), *CONNECTION),
     ("slotwise console 7 --print",),
 )

@@ -81,14 +81,16 @@ def forecast(
     return 0
 
 
-SOURCE = Option("source", "--from", "a store, or a file with a situation, instead of the running service", "SOURCE")
+SOURCE = Option("source", "--from", "a store or a file with a situation, instead of the service", "SOURCE")
 
 FORECAST = LightCommand(
     forecast,
-    "Say when a job starts: the time at 10, 50 and 90 %, from runs of the live situation into possible futures, and how often such intervals held.",
+    "Say when a job will start: the times at 10, 50 and 90 %, and how often such intervals were right. The times come from simulations of the present state into many possible futures.",
     (
         Argument("number", "ID", "the number of a waiting job", whole, required=False),
-        Option("needs", "--needs", "a job that is not submitted yet", "cpu=8,memory=4G", repeatable=True),
+        Option(
+            "needs", "--needs", "requests of a job that is not submitted yet", "cpu=8,memory=4G", repeatable=True
+        ),
         Option("job_type", "--type", "a type of the cluster, instead of needs", "NAME"),
         Option("time", "--time", "its time limit: seconds, or like 90s, 2h, 1d12h", "TIME", seconds_of),
         Option("requires", "--requires", "a label of the server", "LABEL=VALUE|...", repeatable=True),

@@ -76,7 +76,7 @@ def tell_test(name: str, found: dict[str, Any], *, as_json: bool) -> int:
 
 HOOKS = LightCommand(
     hooks,
-    "Show the hooks of the service: what was delivered, what is tried again and what was given up.",
+    "Show the hooks of the service, and how many events were delivered, are tried again and were given up.",
     (Option("test", "--test", "send a test event to this hook, once", "NAME"), *CONNECTION),
     ("slotwise hooks", "slotwise hooks --test chat"),
 )

@@ -7,7 +7,7 @@ standard library only; `slotwise.cli.bridge` shows the same tables to Typer for 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from slotwise.errors import InputError, SlotwiseError
@@ -279,23 +279,40 @@ def help_of(command: LightCommand, path: str) -> str:
 
 def help_of_group(group: CommandGroup, path: str, options: Sequence[tuple[str, str]] = (), end: str = "") -> str:
     """Return what `--help` of a group prints."""
-    rows = [(name, one.about.partition("\n")[0]) for name, one in group.commands.items()]
-    return help_of_commands(path, group.about, rows, options, end)
+    rows = [(name, first_sentence(one.about)) for name, one in group.commands.items()]
+    return help_of_commands(path, group.about, {"Commands": rows}, options, end)
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of a description."""
+    line = text.partition("\n")[0]
+    end = line.find(". ")
+    return line if end < 0 else line[: end + 1]
 
 
 def help_of_commands(
-    path: str, about: str, rows: Sequence[tuple[str, str]], options: Sequence[tuple[str, str]] = (), end: str = ""
+    path: str,
+    about: str,
+    sections: Mapping[str, Sequence[tuple[str, str]]],
+    options: Sequence[tuple[str, str]] = (),
+    end: str = "",
 ) -> str:
-    """Return a help text that lists commands."""
+    """Return a help text that lists commands, each section under its heading."""
     lines = [f"Usage: {path} [OPTIONS] COMMAND [ARGS]...", "", *_wrapped(about, "  ")]
     lines += ["", "Options:", *_listed([*options, ("-h, --help", "show this help")])]
-    lines += ["", "Commands:", *_listed(rows)]
+    left = max(len(name) for rows in sections.values() for name, _ in rows)
+    for heading, rows in sections.items():
+        lines += ["", f"{heading}:", *_listed(rows, left)]
     return "\n".join([*lines, *(["", *_wrapped(end, "  ")] if end else [])])
 
 
 def _option_row(option: Option) -> tuple[str, str]:
     names = option.flags + (f" / {option.negative}" if option.negative else "")
-    shown = "" if option.default in (None, False, True) else f" (default: {option.default})"
+    shown = (
+        ""
+        if option.default is None or isinstance(option.default, bool) or option.default == ""
+        else f" (default: {option.default})"
+    )
     more = "; repeatable" if option.repeatable else "; required" if option.required else ""
     return (f"{names} {option.metavar}" if option.metavar else names), option.help + more + shown
 
@@ -316,10 +333,10 @@ def _wrapped(text: str, indent: str) -> list[str]:
     ]
 
 
-def _listed(rows: Sequence[tuple[str, str]]) -> list[str]:
+def _listed(rows: Sequence[tuple[str, str]], left: int | None = None) -> list[str]:
     import textwrap
 
-    left = min(LEFT, max((len(name) for name, _ in rows), default=0))
+    left = min(LEFT, left or max((len(name) for name, _ in rows), default=0))
     lines: list[str] = []
     for name, about in rows:
         indent = " " * (left + 4)

@@ -161,24 +161,24 @@ def said(key: str, value: Any) -> str:
 
 
 FILTERS = (
-    Option("state", "--state", "only in this state", "STATE", repeatable=True),
-    Option("name", "--name", "only with this name", "NAME"),
-    Option("tenant", "--tenant", "only of this tenant", "NAME"),
-    Option("array", "--array", "only of this array", "ID", whole),
-    Option("job_type", "--type", "only of this type", "NAME"),
+    Option("state", "--state", "only jobs in this state", "STATE", repeatable=True),
+    Option("name", "--name", "only jobs with this name", "NAME"),
+    Option("tenant", "--tenant", "only jobs of this tenant", "NAME"),
+    Option("array", "--array", "only jobs of this array", "ID", whole),
+    Option("job_type", "--type", "only jobs of this type", "NAME"),
 )
 JOBS = LightCommand(
     jobs,
     "List jobs, newest first.",
     (
         *FILTERS,
-        Option("on", "--on", "only on this server", "SERVER"),
-        Option("since", "--since", "only submitted since then: 2h, or a date", "TIME", moment),
+        Option("on", "--on", "only jobs on this server", "SERVER"),
+        Option("since", "--since", "only jobs submitted since: 2h (ago), or a date", "TIME", moment),
         Option("sort", "--sort", f"by {', '.join(SORTS)}", "KEY", one_of(*SORTS)),
-        Option("reverse", "--reverse", "in the other order: oldest or smallest first"),
-        Option("limit", "--limit", "at most so many; 0: all", "N", whole, LIMIT),
-        Option("count", "--count", "only how many there are in each state"),
-        Option("follow", "-f, --follow", "then tell each change, until Ctrl-C"),
+        Option("reverse", "--reverse", "oldest or smallest first"),
+        Option("limit", "--limit", "at most N jobs; 0: all", "N", whole, LIMIT),
+        Option("count", "--count", "print only the number of jobs in each state"),
+        Option("follow", "-f, --follow", "then print each change, until Ctrl-C"),
         *CONNECTION,
     ),
     (

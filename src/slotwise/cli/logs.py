@@ -20,7 +20,7 @@ def logs(
     profile: str | None,
     as_json: bool,
 ) -> None:
-    """Print what a job wrote."""
+    """Print the output of a job."""
     with connected(server, profile) as client:
         number = number_of(client, number)
         pieces = client.output(
@@ -51,11 +51,11 @@ def say_where(client: Client, number: int) -> None:
 
 LOGS = LightCommand(
     logs,
-    "Print what a job wrote.",
+    "Print the output of a job.",
     (
         ID,
-        Option("follow", "-f, --follow", "until the job has ended, also if the service restarts meanwhile"),
-        Option("attempt", "--attempt", "of this attempt (default: the last)", "N", positive),
+        Option("follow", "-f, --follow", "print until the job has ended, also across restarts of the service"),
+        Option("attempt", "--attempt", "the output of this attempt (default: the last)", "N", positive),
         *CONNECTION,
     ),
     ("slotwise logs -f 7",),

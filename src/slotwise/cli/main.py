@@ -34,63 +34,75 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "simulate": Command(
-        "slotwise.cli.simulate", "simulate", "Run policies on a scenario: queues, waits, stable or not."
+        "slotwise.cli.simulate", "simulate", "Simulate policies on a scenario: queues, waits, verdicts."
     ),
     "compare": Command(
-        "slotwise.cli.compare", "compare", "Send the same jobs through several policies; a report page."
+        "slotwise.cli.compare", "compare", "Simulate several policies on the same jobs, side by side."
     ),
     "capacity": Command(
-        "slotwise.cli.capacity", "capacity", "Can the load be carried, what limits it, what is proven?"
+        "slotwise.cli.capacity", "capacity", "Say whether the load can be carried, and what limits it."
     ),
     "plan": Command("slotwise.cli.plan", "plan", "Find the fewest servers, or the cheapest mix, for a target."),
     "tradeoff": Command(
-        "slotwise.cli.tradeoff", "tradeoff", "Proven throughput against measured delay, over beta."
+        "slotwise.cli.tradeoff", "tradeoff", "Choose beta of Algorithm 1: proven load and measured delay."
     ),
     "trace": Command("slotwise.cli.trace", "app", "Import traces, describe them, cut, join and generate them."),
-    "reproduce": Command("slotwise.cli.reproduce", "reproduce", "Reproduce the paper's evaluation; a report page."),
-    "serve": Command("slotwise.cli.serve", "serve", "Run the scheduler: accept jobs, place them, start them."),
+    "reproduce": Command(
+        "slotwise.cli.reproduce", "reproduce", "Reproduce the evaluation of the paper, as a report page."
+    ),
+    "serve": Command("slotwise.cli.serve", "serve", "Start the service: it accepts, places and starts jobs."),
     "apply": Command(
-        "slotwise.cli.apply", "APPLY", "Make the running cluster what a cluster file says.", light=True
+        "slotwise.cli.apply", "APPLY", "Change the running cluster to match a cluster file.", light=True
     ),
     "plan-apply": Command("slotwise.cli.apply", "PLAN_APPLY", "Show what `apply` would change.", light=True),
-    "show": Command("slotwise.cli.apply", "SHOW", "Print the cluster that runs, as a cluster file.", light=True),
-    "submit": Command("slotwise.cli.submitting", "SUBMIT", "Submit a command, or an array of them.", light=True),
-    "status": Command("slotwise.cli.status", "STATUS", "Show the service on one screen.", light=True),
-    "usage": Command("slotwise.cli.usage", "USAGE", "Say who used how much.", light=True),
+    "show": Command("slotwise.cli.apply", "SHOW", "Print the running cluster as a cluster file.", light=True),
+    "submit": Command(
+        "slotwise.cli.submitting", "SUBMIT", "Submit a command as a job, or as an array of jobs.", light=True
+    ),
+    "status": Command("slotwise.cli.status", "STATUS", "Show the state of the service on one screen.", light=True),
+    "usage": Command(
+        "slotwise.cli.usage", "USAGE", "Show the use of the cluster by tenant, user or type.", light=True
+    ),
     "jobs": Command("slotwise.cli.listing", "JOBS", "List jobs.", light=True),
     "job": Command("slotwise.cli.listing", "JOB", "Show one job.", light=True),
     "console": Command(
         "slotwise.cli.console", "CONSOLE", "Connect the terminal to the console of a virtual machine.", light=True
     ),
-    "logs": Command("slotwise.cli.logs", "LOGS", "Print what a job wrote.", light=True),
-    "cancel": Command("slotwise.cli.cancelling", "CANCEL", "Cancel jobs that wait or run.", light=True),
-    "resubmit": Command("slotwise.cli.workflows", "RESUBMIT", "Submit ended jobs once more.", light=True),
-    "graph": Command("slotwise.cli.workflows", "GRAPH", "Draw jobs that wait for each other.", light=True),
+    "logs": Command("slotwise.cli.logs", "LOGS", "Print the output of a job.", light=True),
+    "cancel": Command("slotwise.cli.cancelling", "CANCEL", "Cancel waiting and running jobs.", light=True),
+    "resubmit": Command("slotwise.cli.workflows", "RESUBMIT", "Submit jobs again that have ended.", light=True),
+    "graph": Command("slotwise.cli.workflows", "GRAPH", "Draw the dependencies between jobs.", light=True),
     "stop": Command("slotwise.cli.cancelling", "STOP", "Stop a running job.", light=True),
-    "explain": Command("slotwise.cli.operating", "EXPLAIN", "Say why a job runs or waits.", light=True),
-    "forecast": Command("slotwise.cli.forecast", "FORECAST", "Say when a job starts.", light=True),
+    "explain": Command(
+        "slotwise.cli.operating", "EXPLAIN", "Say why a job waits, or what a server does.", light=True
+    ),
+    "forecast": Command("slotwise.cli.forecast", "FORECAST", "Say when a waiting job will start.", light=True),
     "whatif": Command(
         "slotwise.cli.whatif", "WHATIF", "Say what a change would do to queues and waits.", light=True
     ),
     "advice": Command("slotwise.cli.whatif", "ADVICE", "Say which free capacity no job can use.", light=True),
-    "watch": Command("slotwise.cli.operating", "WATCH", "Follow what happens.", light=True),
+    "watch": Command("slotwise.cli.operating", "WATCH", "Print events as they happen.", light=True),
     "servers": Command("slotwise.cli.operating", "SERVERS", "List the servers.", light=True),
-    "drain": Command("slotwise.cli.operating", "DRAIN", "Let a server take no more jobs.", light=True),
+    "drain": Command(
+        "slotwise.cli.operating", "DRAIN", "Let a server finish its jobs and take no more.", light=True
+    ),
     "resume": Command("slotwise.cli.operating", "RESUME", "Let a drained server take jobs again.", light=True),
-    "hooks": Command("slotwise.cli.hooks", "HOOKS", "Show deliveries to hooks, or test one.", light=True),
+    "hooks": Command(
+        "slotwise.cli.hooks", "HOOKS", "Show deliveries of events to hooks, or test a hook.", light=True
+    ),
     "maintenance": Command(
-        "slotwise.cli.maintenance", "MAINTENANCE", "Plan times in which a server takes no jobs.", light=True
+        "slotwise.cli.maintenance", "MAINTENANCE", "Plan maintenance windows and reservations.", light=True
     ),
     "token": Command("slotwise.cli.tokens", "TOKEN", "Make, list and revoke tokens.", light=True),
     "open": Command("slotwise.cli.open", "OPEN", "Open the dashboard in a browser.", light=True),
     "top": Command("slotwise.cli.top", "TOP", "Show the cluster in the terminal.", light=True),
     "slurm-shims": Command(
-        "slotwise.cli.shims", "SLURM_SHIMS", "Write sbatch, squeue and the like into a folder.", light=True
+        "slotwise.cli.shims", "SLURM_SHIMS", "Install commands such as sbatch and squeue in a folder.", light=True
     ),
-    "replay": Command("slotwise.cli.serve", "replay", "Check a journal: every decision again."),
+    "replay": Command("slotwise.cli.serve", "replay", "Repeat and check every decision of the journal."),
     "backup": Command("slotwise.cli.serve", "backup", "Write a backup of a store."),
     "restore": Command("slotwise.cli.serve", "restore", "Fill an empty store from a backup."),
-    "warm": Command("slotwise.cli.warm", "warm", "Compile policies ahead, for install scripts and images."),
+    "warm": Command("slotwise.cli.warm", "warm", "Compile policies now, not at their first run."),
     "policies": Command("slotwise.cli.catalogues", "policies", "List the policies, or the options of one."),
     "scenarios": Command("slotwise.cli.catalogues", "scenarios", "List the scenarios that ship with the package."),
 }
@@ -98,8 +110,24 @@ COMMANDS = {
 FAILED, BAD_INPUT = SlotwiseError.exit_code, InputError.exit_code
 INTERRUPTED = 130  # what shells and Typer make of Ctrl-C
 ABOUT = (
-    "Schedule uninterruptible jobs on unlike servers: simulate, compare, plan, with a proof of what can be carried."
+    "Schedule jobs that must not be interrupted: run them on your servers, and find out which policy and how many "
+    "servers a load needs."
 )
+# `slotwise --help` lists the commands by what they are for.
+SECTIONS = {
+    "Run jobs": (
+        *("serve", "submit", "status", "jobs", "job", "logs", "cancel", "stop"),
+        *("resubmit", "graph", "explain", "forecast", "watch", "console"),
+    ),
+    "Operate the service": (
+        *("open", "top", "servers", "drain", "resume", "maintenance", "apply", "plan-apply", "show"),
+        *("usage", "whatif", "advice", "token", "hooks", "replay", "backup", "restore", "slurm-shims"),
+    ),
+    "Simulate and plan": (
+        *("simulate", "compare", "capacity", "plan", "tradeoff"),
+        *("trace", "policies", "scenarios", "reproduce", "warm"),
+    ),
+}
 CODES = "Results go to standard output, messages to standard error. Exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted."
 COMPLETION = {
     "--install-completion": "install completion for the current shell",
@@ -120,6 +148,7 @@ def build(names: Sequence[str]) -> typer.Typer:
     import typer
 
     from slotwise.cli.bridge import as_typer
+    from slotwise.cli.helping import ShownGroup, use_in
 
     app = typer.Typer(
         help=ABOUT,
@@ -145,9 +174,11 @@ def build(names: Sequence[str]) -> typer.Typer:
         target = _target(command)
         shown: Any = as_typer(target) if command.light else target
         if isinstance(shown, typer.Typer):
-            app.add_typer(shown, name=name)
+            use_in(shown)
+            app.add_typer(shown, name=name, cls=ShownGroup)
         else:
             app.command(name)(shown)
+    use_in(app)
     return app
 
 
@@ -191,10 +222,12 @@ def _light(arguments: list[str]) -> Callable[[], int | None] | None:
         from slotwise.cli.light import help_of_commands
 
         options = [("--version", "show the version"), *COMPLETION.items()]
-        rows = [(name, command.summary) for name, command in COMMANDS.items()]
+        sections = {
+            heading: [(name, COMMANDS[name].summary) for name in names] for heading, names in SECTIONS.items()
+        }
 
         def show_help() -> int:
-            print(help_of_commands("slotwise", ABOUT, rows, options, CODES))
+            print(help_of_commands("slotwise", ABOUT, sections, options, CODES))
             return 0 if arguments else BAD_INPUT
 
         return show_help
@@ -281,8 +314,14 @@ def _run(action: Callable[[], Any]) -> int:
         if shown().startswith("Usage:"):  # called without a command
             print(shown())
         else:
-            complain(shown())
+            complain(_with_remedy(shown(), error))
         return int(getattr(error, "exit_code", BAD_INPUT))
+
+
+def _with_remedy(said: str, error: Exception) -> str:
+    """Return a message of Typer with the command that says more."""
+    context = getattr(error, "ctx", None)
+    return said if context is None else f"{said.rstrip('.')}; see {context.command_path} --help"
 
 
 def _give_up_output() -> None:

@@ -96,26 +96,26 @@ MAINTENANCE = CommandGroup(
         "add": LightCommand(
             add,
             "Plan a window. Before it begins, the server takes only jobs that are expected to end by then: by their time limit, else by their "
-            "expected duration, else by what was learnt of their type. In the window it takes none, and jobs that still run go on. After the "
+            "expected duration, else by earlier jobs of their type. In the window it takes no jobs, and running jobs go on. After the "
             "window it takes jobs again. With --tenant, the server is reserved: jobs of this tenant need not end by then, and start in the window.",
             (
                 Argument("name", "SERVER", "the name of a server"),
                 Option(
                     "begin",
                     "--from",
-                    "when it begins: in how long (2h), a date, or now",
+                    "begin: in a time (2h), a date, or now",
                     "TIME",
                     coming,
                     required=True,
                 ),
-                Option("until", "--until", "when it is over: in how long, or a date", "TIME", coming),
-                Option("length", "--for", "how long it takes, instead of --until", "TIME", seconds_of),
+                Option("until", "--until", "end: in a time, or a date", "TIME", coming),
+                Option("length", "--for", "length of the window, instead of --until", "TIME", seconds_of),
                 Option("tenant", "--tenant", "reserve the server for this tenant's jobs", "NAME", default=""),
-                Option("reason", "--reason", "for people", "TEXT", default=""),
+                Option("reason", "--reason", "shown by `slotwise servers`", "TEXT", default=""),
                 Option(
                     "assumed",
                     "--expect",
-                    "how long a job is expected to take of which nothing is known (default: 1d)",
+                    "expected duration of a job of which nothing is known (default: 1d)",
                     "TIME",
                     seconds_of,
                 ),

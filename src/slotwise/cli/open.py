@@ -28,7 +28,7 @@ def open_dashboard(*, only_print: bool, server: str | None, profile: str | None,
 
 OPEN = LightCommand(
     open_dashboard,
-    "Open the dashboard in a browser. The link works once, within five minutes, and gives the browser the rights of the token that asks.",
+    "Open the dashboard in a browser. The link works once, within five minutes. The browser gets the rights of your token.",
     (Option("only_print", "--print", "print the link instead of opening a browser"), *CONNECTION),
     ("slotwise open", "slotwise open --print"),
 )

@@ -80,7 +80,7 @@ SERVERS = LightCommand(servers, "List the servers.", CONNECTION, ("slotwise serv
 DRAIN = LightCommand(
     drain,
     "Drain a server: it takes no more jobs, and its jobs go on.",
-    (NAME, Option("reason", "--reason", "for people", "TEXT", default="asked for"), *CONNECTION),
+    (NAME, Option("reason", "--reason", "shown by `slotwise servers`", "TEXT", default="asked for"), *CONNECTION),
     ('slotwise drain node1 --reason "new disk"',),
 )
 RESUME = LightCommand(
@@ -94,10 +94,16 @@ EXPLAIN = LightCommand(
 )
 WATCH = LightCommand(
     watch,
-    "Follow what happens, row by row of the journal, also if the service restarts meanwhile.",
+    "Print the rows of the journal as they are written, also across restarts of the service.",
     (
-        Option("after", "--after", "from this row of the journal on", "SEQ", whole),
-        Option("follow", "--follow", "go on as the journal grows", default=True, negative="--no-follow"),
+        Option("after", "--after", "begin with this row of the journal", "SEQ", whole),
+        Option(
+            "follow",
+            "--follow",
+            "wait for new rows, or end after the last row",
+            default=True,
+            negative="--no-follow",
+        ),
         *CONNECTION,
     ),
     ("slotwise watch --after 0 --no-follow",),

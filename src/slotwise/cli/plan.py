@@ -62,7 +62,7 @@ def plan(
         float, typer.Option("--confidence", metavar="SHARE", help="how sure to be that the targets are met")
     ] = 0.95,
     keep: Annotated[
-        bool, typer.Option("--keep", help="the servers of the scenario are there already: how many more?")
+        bool, typer.Option("--keep", help="keep the servers of the scenario, and say how many more are needed")
     ] = False,
     least: Annotated[
         list[str] | None, typer.Option("--min", metavar="CLASS=N", help="at least so many of a class; repeatable")
@@ -74,10 +74,10 @@ def plan(
     as_json: JsonOption = False,
     workers: WorkersOption = None,
 ) -> None:
-    """Find the fewest servers (with a price for each class: the cheapest mix) that meet the targets.
+    """Find the fewest servers that meet the targets. If each class has a price, find the cheapest mix.
 
-    The search begins where the linear program says that the load can be carried at all, and stops when the
-    targets are met, and missed with fewer servers, at the given confidence.
+    The search begins at the least number of servers that can carry the load. It stops when the targets are met, and fewer servers
+    miss them, at the given confidence.
 
     \b
     Examples:
@@ -196,4 +196,4 @@ def describe_limit(found: Plan) -> str:
         return f"the average load of the trace fills {mix}{cost} (jobs rounded up to their types); the search begins there"
     if not found.firm:
         return f"the load fills {mix}{cost} on average; servers come and go, so the search only begins there"
-    return f"to carry the load at all takes {mix}{cost}, by the linear program; below that no policy is stable"
+    return f"least for the load, by a linear program: {mix}{cost}; with less no policy is stable"

@@ -33,14 +33,14 @@ def reproduce(
         list[str] | None,
         typer.Argument(metavar="NAME", help=f"experiments (default: all): {', '.join(EXPERIMENTS)}"),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="short runs, for a first look")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="short runs, for a first impression")] = False,
     trace: Annotated[
         list[str] | None,
         typer.Option(
             metavar="FORMAT=DIR", help="use this trace, such as google2011=DIR (default: a generated one)"
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="where the report goes")] = Path(REPORT),
+    out: Annotated[Path, typer.Option(metavar="DIR", help="the folder of the report")] = Path(REPORT),
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="the same seed gives the same report data")] = 1,
     workers: WorkersOption = None,
 ) -> None:
@@ -93,7 +93,9 @@ def _traces(items: list[str]) -> dict[str, Path]:
                 f"{item!r} is not FORMAT=DIR", where="--trace", remedy="such as google2011=/data/google"
             )
         if not Path(path).exists():
-            raise InputError("is not there", where=f"--trace {item}", remedy="give the trace's folder")
+            raise InputError(
+                f"there is no folder {path}", where=f"--trace {item}", remedy="name the folder of the trace"
+            )
         traces[form] = Path(path)
     return traces
 

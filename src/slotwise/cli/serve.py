@@ -20,7 +20,7 @@ StoreOption = Annotated[
         "--store",
         metavar="URL",
         envvar="SLOTWISE_STORE",
-        help="where everything is kept: sqlite:///FILE or postgresql://... (default: slotwise.db of this folder if there is one, else of "
+        help="the store: sqlite:///FILE or postgresql://... (default: SLOTWISE_STORE, then slotwise.db in this folder, then in "
         "~/.local/state/slotwise)",
     ),
 ]
@@ -47,50 +47,70 @@ def needs_extra(*names: str) -> None:
 
 def serve(
     source: Annotated[
-        str | None, typer.Argument(metavar="[CLUSTER.toml]", help="the cluster, its types and its policy")
+        str | None, typer.Argument(metavar="[CLUSTER.toml]", help="a file with servers, job types and the policy")
     ] = None,
-    local: Annotated[bool, typer.Option("--local", help="this machine is the cluster")] = False,
+    local: Annotated[bool, typer.Option("--local", help="use this machine as a cluster of one server")] = False,
     demo: Annotated[
-        bool, typer.Option("--demo", help="a living cluster to look at: simulated servers, jobs, failures")
+        bool, typer.Option("--demo", help="simulate a cluster with jobs and failures, for a look at the dashboard")
     ] = False,
     engine: Annotated[
         str | None,
         typer.Option(
-            "--engine", metavar="ENGINE", help="what executes jobs: local, simulated, slurm, kubernetes or libvirt"
+            "--engine",
+            metavar="ENGINE",
+            help="what executes the jobs: local, simulated, slurm, kubernetes or libvirt",
         ),
     ] = None,
-    host: Annotated[str, typer.Option("--host", help="the address to listen on")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any free one")] = 8700,
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="the address to listen on")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="the port to listen on; 0: any free port")
+    ] = 8700,
     store: StoreOption = None,
     folder: Annotated[
         Path | None,
-        typer.Option("--folder", help="where the engine keeps its files and outputs (default: beside the store)"),
+        typer.Option(
+            "--folder",
+            metavar="DIR",
+            help="for files of the engine and outputs of jobs (default: beside the store)",
+        ),
     ] = None,
     standby: Annotated[
         bool,
-        typer.Option("--standby", help="wait while another service uses the store, and take over when it ends"),
+        typer.Option(
+            "--standby", help="wait while another service uses the store; take over when that service ends"
+        ),
     ] = False,
     moved: Annotated[
         bool,
         typer.Option(
-            "--moved", help="store and folder have come here from another machine; jobs that ran there are lost"
+            "--moved",
+            help="the store and its folder were moved here from another machine; jobs that ran there become lost",
         ),
     ] = False,
     speed: Annotated[
-        float, typer.Option("--speed", min=1e-6, help="simulated engine: units of time per second")
+        float, typer.Option("--speed", min=1e-6, help="simulated: units of time that pass in a second")
     ] = 1.0,
     partition: Annotated[
         str | None,
-        typer.Option("--partition", help="slurm: use this partition only, and schedule users' held jobs in it too"),
+        typer.Option(
+            "--partition",
+            metavar="NAME",
+            help="slurm: use only this partition, and schedule the held jobs of users in it",
+        ),
     ] = None,
     records: Annotated[
         Path | None,
-        typer.Option("--records", metavar="DIR", help="slurm: where users' jobs say that they began and ended"),
+        typer.Option(
+            "--records", metavar="DIR", help="slurm: the folder in which jobs of users record their start and end"
+        ),
     ] = None,
     deadline: Annotated[
         float,
         typer.Option(
-            "--deadline", min=1, help="slurm: a placement not started after so many seconds is taken back"
+            "--deadline",
+            min=1,
+            metavar="SECONDS",
+            help="slurm: withdraw a placement that Slurm has not started after this time",
         ),
     ] = 60.0,
     kubeconfig: Annotated[
@@ -98,52 +118,67 @@ def serve(
         typer.Option(
             "--kubeconfig",
             metavar="FILE",
-            help="kubernetes: how to reach the API server (default: the pod's service account, KUBECONFIG or ~/.kube/config)",
+            help="kubernetes: access to the API server (default: the service account of the pod, KUBECONFIG or ~/.kube/config)",
         ),
     ] = None,
-    context: Annotated[str | None, typer.Option("--context", help="kubernetes: the kubeconfig's context")] = None,
+    context: Annotated[
+        str | None, typer.Option("--context", metavar="NAME", help="kubernetes: the context in the kubeconfig")
+    ] = None,
     scheduler_name: Annotated[
-        str, typer.Option("--scheduler-name", help="kubernetes: schedule pods with this schedulerName")
+        str,
+        typer.Option("--scheduler-name", metavar="NAME", help="kubernetes: schedule pods with this schedulerName"),
     ] = "slotwise",
     lease: Annotated[
         str | None,
         typer.Option(
             "--lease",
             metavar="NAMESPACE/NAME",
-            help="kubernetes: the Lease that the service holds while it schedules (default: named like the scheduler)",
+            help="kubernetes: the Lease that the service holds while it schedules (default: the one named like the scheduler)",
         ),
     ] = None,
     keep_days: Annotated[
-        float, typer.Option("--keep-days", min=0, help="how long ended jobs and journal rows are kept")
+        float,
+        typer.Option(
+            "--keep-days", min=0, metavar="DAYS", help="keep ended jobs and rows of the journal for this time"
+        ),
     ] = 30.0,
     output_limit: Annotated[
         float,
-        typer.Option("--output-limit", metavar="MB", min=0.01, help="local: megabytes kept of one job's output"),
+        typer.Option("--output-limit", metavar="MB", min=0.01, help="local: largest output that is kept of a job"),
     ] = 10.0,
     output_quota: Annotated[
         float,
         typer.Option(
-            "--output-quota", metavar="MB", min=1, help="local: megabytes of all outputs; the oldest go first"
+            "--output-quota",
+            metavar="MB",
+            min=1,
+            help="local: largest size of all outputs together; the oldest outputs are deleted first",
         ),
     ] = 10_000.0,
-    certificate: Annotated[Path | None, typer.Option("--certificate", help="a TLS certificate (PEM)")] = None,
-    key: Annotated[Path | None, typer.Option("--key", help="its key (PEM)")] = None,
+    certificate: Annotated[
+        Path | None, typer.Option("--certificate", metavar="FILE", help="a TLS certificate (PEM)")
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option("--key", metavar="FILE", help="the private key of the certificate (PEM)")
+    ] = None,
     names: Annotated[
         list[str] | None,
-        typer.Option("--name", metavar="HOST", help="a name by which clients call this machine; repeatable"),
+        typer.Option("--name", metavar="HOST", help="a host name in the URLs of clients; repeatable"),
     ] = None,
     rate: Annotated[
-        float, typer.Option("--rate", min=0.1, help="requests a second with one token; operators are not limited")
+        float,
+        typer.Option("--rate", min=0.1, help="most requests a second with one token, unless its role is operate"),
     ] = 500.0,
     waiting: Annotated[
-        int, typer.Option("--max-waiting", min=1, help="waiting jobs of one tenant; operators are not limited")
+        int,
+        typer.Option("--max-waiting", min=1, help="most waiting jobs of a tenant, unless an operator submits them"),
     ] = 1_000_000,
     default_time: Annotated[
         list[str] | None,
         typer.Option(
             "--default-time",
             metavar="[TENANT=]TIME",
-            help="time limit of jobs that name none, such as 1h or physics=1d; repeatable",
+            help="time limit of jobs without --time, such as 1h or physics=1d; repeatable",
         ),
     ] = None,
     max_time: Annotated[
@@ -151,34 +186,36 @@ def serve(
         typer.Option(
             "--max-time",
             metavar="[TENANT=]TIME",
-            help="longest time limit, and the default where none is given; repeatable",
+            help="longest time limit; also the limit of jobs without one if there is no --default-time; repeatable",
         ),
     ] = None,
     apply: Annotated[
         bool,
-        typer.Option(
-            "--apply", help="take over what differs in the cluster file since the last start; see `slotwise apply`"
-        ),
+        typer.Option("--apply", help="apply changes of the cluster file at the start; see `slotwise apply`"),
     ] = False,
     socket: Annotated[
         Path | None,
         typer.Option(
-            "--socket", metavar="PATH", help="the Unix socket for this machine (default: in the state folder)"
+            "--socket",
+            metavar="PATH",
+            help="the Unix socket for clients on this machine (default: in the state folder)",
         ),
     ] = None,
     peers: Annotated[
         str | None,
         typer.Option(
-            "--peers", metavar="ROLE", help="let other users of this machine in through the socket: read or submit"
+            "--peers",
+            metavar="ROLE",
+            help="the role of other users of this machine at the socket: read or submit (default: they are refused)",
         ),
     ] = None,
     hooks: Annotated[
         Path | None,
-        typer.Option("--hooks", metavar="FILE", help="a file with [[hooks]] (default: those of the cluster file)"),
+        typer.Option("--hooks", metavar="FILE", help="a file with [[hooks]] (default: the cluster file)"),
     ] = None,
-    json_logs: Annotated[bool, typer.Option("--json-logs", help="log in lines of JSON")] = False,
+    json_logs: Annotated[bool, typer.Option("--json-logs", help="write the log as lines of JSON")] = False,
 ) -> None:
-    """Run the scheduler: accept jobs, place them, start them, survive restarts. SIGTERM ends it; jobs go on.
+    """Start the service: it accepts jobs, places them on servers and starts them. SIGTERM ends the service; its jobs go on, and the next service takes them over.
 
     \b
     Examples:
@@ -200,7 +237,10 @@ def serve(
     if peers not in (None, "read", "submit"):
         raise InputError(f"is {peers!r}", where="--peers", remedy="use read or submit")
     if (certificate is None) != (key is None):
-        raise InputError("needs the other", where="--certificate and --key", remedy="give both")
+        raise InputError("only one is given", where="--certificate and --key", remedy="give both")
+    for option, path in (("--certificate", certificate), ("--key", key)):
+        if path is not None and not path.is_file():
+            raise InputError("there is no such file", where=f"{option} {path}", remedy="name a PEM file")
     chosen = engine or ("local" if local or source is None else "simulated")
     if demo and (source is not None or local or engine is not None):
         raise InputError("has a cluster of its own", where="--demo", remedy="leave out the cluster and the engine")
@@ -242,7 +282,7 @@ def serve(
 
 
 def replay(store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Feed the journal through the core again and compare every decision with the recorded one.
+    """Repeat every decision of the journal, and compare it with the recorded one. Nothing is changed.
 
     \b
     Examples:

@@ -16,8 +16,8 @@ def slurm_shims(*, folder: str, as_json: bool) -> None:
 
 SLURM_SHIMS = LightCommand(
     slurm_shims,
-    "Write sbatch, squeue, scancel, sacct, scontrol and srun into a folder for PATH: they talk to a service of Slotwise, for tools that "
-    "know Slurm only. Do not put the folder on the PATH of a service above the real Slurm.",
+    "Write the commands sbatch, squeue, scancel, sacct, scontrol and srun into a folder. With the folder on PATH, tools that know only "
+    "Slurm send their jobs to Slotwise. Do not put the folder on the PATH of a service that runs above the real Slurm.",
     (
         Argument("folder", "DIR", "where to write them"),
         Option("as_json", "--json", "print JSON on standard output"),

@@ -47,7 +47,7 @@ def simulate(
     """Simulate a scenario and report queues, waits, utilisation and whether the queues stay bounded.
 
     Queues are averages over time after the warm-up; waits are those of the jobs that came after it, in the scenario's unit of time. The
-    verdict is a statistical test for drift: run long enough before you trust it. Interrupted, it shows the replications
+    verdict is a statistical test for drift: run long enough before you trust it. If you interrupt it, it shows the replications
     that were finished.
 
     \b

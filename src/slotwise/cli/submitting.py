@@ -256,10 +256,19 @@ SUBMIT = LightCommand(
         Option("needs", "--needs", "what the job needs (default: one CPU)", "cpu=2,memory=4G", repeatable=True),
         Option("job_type", "--type", "a type of the cluster, instead of needs", "NAME"),
         Option(
-            "array", "--array", "many jobs, each with SLOTWISE_ARRAY_INDEX; 1,3,5-9%4: at most 4 active", "1-1000"
+            "array",
+            "--array",
+            "one job for each index, in SLOTWISE_ARRAY_INDEX; 1,3,5-9%4: at most 4 active",
+            "1-1000",
         ),
-        Option("name", "--name", "for people (default: the command)", "NAME"),
-        Option("env", "--env", "without a value: that of this environment", "NAME[=VALUE]", repeatable=True),
+        Option("name", "--name", "a name for lists of jobs (default: the command)", "NAME"),
+        Option(
+            "env",
+            "--env",
+            "a variable for the job; without a value: the value here",
+            "NAME[=VALUE]",
+            repeatable=True,
+        ),
         Option("cwd", "--cwd", "the working directory (default: this one)", "DIR"),
         Option("stdin", "-i, --stdin", "read standard input from this file (default: empty)", "FILE", stream_file),
         Option(
@@ -272,7 +281,7 @@ SUBMIT = LightCommand(
         Option("stderr", "-e, --stderr", "write standard error to this file", "FILE", stream_file),
         Option("append", "--append", "append to these files (default: empty them first)"),
         Option("requires", "--requires", "a label of the server", "LABEL=VALUE|...", repeatable=True),
-        Option("key", "--key", "submitting twice with the same key submits once", "KEY"),
+        Option("key", "--key", "a second submission with this key submits nothing", "KEY"),
         Option(
             "time",
             "--time",
@@ -280,14 +289,12 @@ SUBMIT = LightCommand(
             "TIME",
             seconds_of,
         ),
-        Option(
-            "warn", "--warn", "a signal so long before the time limit, such as USR1@60s", "SIGNAL@TIME", warning
-        ),
-        Option("grace", "--grace", "between SIGTERM and SIGKILL (default: 10 s)", "TIME", seconds_of),
+        Option("warn", "--warn", "send a signal this long before the time limit: USR1@60s", "SIGNAL@TIME", warning),
+        Option("grace", "--grace", "time between SIGTERM and SIGKILL (default: 10 s)", "TIME", seconds_of),
         Option(
             "deadline",
             "--deadline",
-            "when the job is to have ended: in how long (8h), or a date; it goes first if it would otherwise be late",
+            "when the job must have ended: in a time (8h), or a date; a job that would otherwise be late goes first",
             "TIME",
             coming,
         ),
@@ -295,7 +302,7 @@ SUBMIT = LightCommand(
         Option(
             "on_loss",
             "--on-loss",
-            "if its server is lost: fail or requeue",
+            "what to do if its server is lost: fail or requeue",
             "WHAT",
             one_of("fail", "requeue"),
             "fail",
@@ -303,25 +310,31 @@ SUBMIT = LightCommand(
         Option(
             "after",
             "--after",
-            "start after these jobs: ok (they are done), any or failed; each-ok:ARRAY: index by index",
+            "start after these jobs have ended: ok (done), failed or any; each-ok:ARRAY: index by index",
             "ok:ID,...",
             repeatable=True,
         ),
-        Option("retry", "--retry", "if it fails, execute it again so many times at most", "N", whole),
+        Option("retry", "--retry", "if it fails, execute it again, at most N times", "N", whole),
         Option(
-            "backoff", "--backoff", "before the first retry (default: 10 s); doubles each time", "TIME", seconds_of
+            "backoff",
+            "--backoff",
+            "time before the first retry (default: 10 s); it doubles with each retry",
+            "TIME",
+            seconds_of,
         ),
         Option("retry_on", "--retry-on", "retry only after these exit codes", "75,137", exit_codes),
         Option("file", "--file", "submit the jobs of a file (TOML, or .jsonl), all or none", "FILE"),
         Option("label", "--label", "kept with the job", "NAME=VALUE", repeatable=True),
-        Option("tenant", "--tenant", "whose job it is; for operators", "NAME"),
+        Option("tenant", "--tenant", "the tenant of the job; for operators", "NAME"),
         Option("dry_run", "--dry-run", "submit nothing; say when the job would start"),
         Option("wait", "--wait", "wait for the end; print the output; exit as the job does"),
-        Option("quiet", "-q, --quiet", "with --wait: do not tell number and state on standard error"),
+        Option("quiet", "-q, --quiet", "with --wait: do not print number and state on standard error"),
         Option("vm", "--vm", "a virtual machine with an overlay of this image, instead of a command", "IMAGE"),
-        Option("disk", "--disk", "size of its disk, such as 20G (default: that of the image)", "SIZE", megabytes),
+        Option(
+            "disk", "--disk", "size of the disk, such as 20G (default: the size of the image)", "SIZE", megabytes
+        ),
         Option("user_data", "--user-data", "user data for cloud-init", "FILE"),
-        Option("network", "--network", "connect it to this network of its host (default: none)", "NAME"),
+        Option("network", "--network", "a network of the host (default: none)", "NAME"),
         Option("domain", "--domain", "a template in libvirt's XML; for operators", "FILE"),
         *CONNECTION,
     ),

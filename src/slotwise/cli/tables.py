@@ -123,7 +123,7 @@ def _notes(results: Sequence[Result]) -> list[str]:
         if lucky:
             notes.append(f"by chance these runs show less: {', '.join(lucky)}; longer runs would not")
     if informed := [result.policy for result in results if result.estimated]:
-        notes.append(f"told how long users expect their jobs to run (option durations): {', '.join(informed)}")
+        notes.append(f"use users' estimates of durations (option durations): {', '.join(informed)}")
     if results[0].typed:
         notes.append(results[0].typed)
     load = window_words(results[0].scenario, results[0].source)

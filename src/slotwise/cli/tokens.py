@@ -46,10 +46,10 @@ TOKEN = CommandGroup(
     {
         "create": LightCommand(
             create,
-            "Make a token and print it; it is shown this once.",
+            "Make a token and print it. It cannot be shown again.",
             (
                 Option("role", "--role", "read, submit or operate", "ROLE", required=True),
-                Option("tenant", "--tenant", "whose jobs it submits and sees", "NAME"),
+                Option("tenant", "--tenant", "the tenant whose jobs the token submits and sees", "NAME"),
                 Option("user", "--user", "the account that executes its jobs, if the service runs as root", "NAME"),
                 *CONNECTION,
             ),
@@ -63,7 +63,7 @@ TOKEN = CommandGroup(
         ),
         "revoke": LightCommand(
             revoke,
-            "Revoke a token, at once.",
+            "Revoke a token. It is refused from now on.",
             (Argument("identity", "ID", "of `slotwise token list`"), *CONNECTION),
             ("slotwise token revoke 1a2b3c4d5e6f",),
         ),

@@ -242,8 +242,8 @@ TOP = LightCommand(
     "Show the cluster in the terminal: queues, alarms, and how full each server is. Ctrl-C ends it.",
     (
         Option("once", "--once", "draw once and end"),
-        Option("resource", "--resource", "the resource that cells show (default: the first)", "NAME"),
-        Option("every", "--every", "seconds between two pictures", "SECONDS", positive, 2),
+        Option("resource", "--resource", "the resource whose use the cells show (default: the first)", "NAME"),
+        Option("every", "--every", "seconds between updates", "SECONDS", positive, 2),
         *CONNECTION,
     ),
     ("slotwise top", "slotwise top --resource memory"),

@@ -1,4 +1,4 @@
-"""`slotwise trace`: bring traces in, describe them, cut and join them, make types and make-believe traces."""
+"""`slotwise trace`: bring traces in, describe them, cut and join them, make types and generate traces."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ app = typer.Typer(help="Import traces, describe them, cut, join and generate the
 _err = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
 
 TraceFile = Annotated[Path, typer.Argument(metavar="TRACE", help="a trace that `trace import` wrote")]
-Output = Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="where the new trace goes")]
+Output = Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="the new trace")]
 Seed = Annotated[int, typer.Option(help="equal seeds give equal traces")]
 
 
@@ -41,7 +41,7 @@ def _pairs(items: list[str] | None, flag: str) -> dict[str, str]:
     for item in items or []:
         key, equals, value = item.partition("=")
         if not (key and equals and value):
-            raise InputError(f"{item!r} is not KEY=VALUE", where=flag)
+            raise InputError(f"{item!r} has no value", where=flag, remedy=f"write {flag} {item}=VALUE")
         pairs[key] = value
     return pairs
 
@@ -83,14 +83,14 @@ Examples:
 """,
 )
 def import_(
-    format: Annotated[str, typer.Argument(metavar="FORMAT", help="what the files are: one of those above")],  # noqa: A002
+    format: Annotated[str, typer.Argument(metavar="FORMAT", help="the format of the files, one of those above")],  # noqa: A002
     paths: Annotated[list[Path], typer.Argument(metavar="PATH", help="files, or their directory")],
     output: Output,
     interrupted: Annotated[
         str | None,
-        typer.Option(metavar="keep|drop", help="what to do with jobs not seen to their end (default: by format)"),
+        typer.Option(metavar="keep|drop", help="jobs whose end is not in the files (default: by format)"),
     ] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="count bad rows and read on")] = False,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="leave out bad rows and count them")] = False,
     map_: Annotated[
         list[str] | None,
         typer.Option(
@@ -134,16 +134,14 @@ def summary(
     trace: TraceFile,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
     figure: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="arrivals over time, .svg, .png or .pdf")
+        Path | None, typer.Option(metavar="FILE", help="also draw arrivals over time: .svg, .png or .pdf")
     ] = None,
     capacity: Annotated[
         list[str] | None,
-        typer.Option(metavar="RESOURCE=SIZE", help="what one server holds, for the load in servers"),
+        typer.Option(metavar="RESOURCE=SIZE", help="the capacity of one server, to count the load in servers"),
     ] = None,
 ) -> None:
-    """Describe a trace: what its jobs ask for, load, bursts.
-
-    Counts, rates, demands, durations, burstiness and offered load.
+    """Describe a trace: rates, demands, durations, burstiness and offered load.
 
     \b
     Example:
@@ -166,13 +164,13 @@ def summary(
 @app.command()
 def profile(
     trace: TraceFile,
-    period: Annotated[str, typer.Option(metavar="day|week", help="what repeats")] = "day",
-    steps: Annotated[int | None, typer.Option(help="equal steps of the period (default: one an hour)")] = None,
+    period: Annotated[str, typer.Option(metavar="day|week", help="the period of the profile")] = "day",
+    steps: Annotated[int | None, typer.Option(help="number of steps of the period (default: one an hour)")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
 ) -> None:
     """Count how the rate of a trace changes over the day or the week.
 
-    The last line is the profile as a scenario takes it: under [workload], or beside a type.
+    The last line is a `profile` for a scenario: for all types below [workload], for one type beside its rate.
 
     \b
     Examples:
@@ -191,10 +189,14 @@ def profile(
 def window(
     trace: TraceFile,
     output: Output,
-    start: Annotated[float, typer.Option(help="seconds from the first arrival")] = 0.0,
-    end: Annotated[float | None, typer.Option(help="seconds from the first arrival")] = None,
-    first: Annotated[int, typer.Option(help="jobs to pass over")] = 0,
-    jobs: Annotated[int | None, typer.Option(help="jobs to take")] = None,
+    start: Annotated[
+        float, typer.Option(metavar="SECONDS", help="begin of the part, from the first arrival")
+    ] = 0.0,
+    end: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="end of the part, from the first arrival")
+    ] = None,
+    first: Annotated[int, typer.Option(help="leave out this many jobs at the begin")] = 0,
+    jobs: Annotated[int | None, typer.Option(help="then keep this many jobs (default: all)")] = None,
 ) -> None:
     """Cut a part out of a trace, by time or by number of jobs.
 
@@ -214,7 +216,7 @@ def filter_(
 ) -> None:
     """Keep the jobs of a trace that meet a condition.
 
-    Over its resources and columns: arrival, duration, tenant, priority, ...
+    A condition compares resources and columns: arrival, duration, tenant, priority, ...
 
     \b
     Examples:
@@ -230,7 +232,9 @@ def filter_(
 @app.command()
 def thin(
     trace: TraceFile,
-    keep: Annotated[float, typer.Argument(metavar="SHARE", help="of the jobs to keep, above 0 and at most 1")],
+    keep: Annotated[
+        float, typer.Argument(metavar="SHARE", help="the share of the jobs to keep, above 0 and at most 1")
+    ],
     output: Output,
     by_batch: Annotated[bool, typer.Option("--by-batch", help="keep or drop whole batches")] = False,
     seed: Seed = 1,
@@ -248,12 +252,12 @@ def thin(
 def scale(
     trace: TraceFile,
     output: Output,
-    time: Annotated[float, typer.Option(help="arrival times times this: 2 halves the rate")] = 1.0,
-    duration: Annotated[float, typer.Option(help="durations times this")] = 1.0,
+    time: Annotated[
+        float, typer.Option(metavar="FACTOR", help="multiply the times between arrivals: 2 halves the rate")
+    ] = 1.0,
+    duration: Annotated[float, typer.Option(metavar="FACTOR", help="multiply the durations")] = 1.0,
 ) -> None:
-    """Stretch or shrink the times of a trace.
-
-    Those between arrivals, or the durations of its jobs.
+    """Stretch or shrink the times between arrivals, or the durations of the jobs.
 
     \b
     Example:
@@ -266,7 +270,7 @@ def scale(
 def concat(
     traces: Annotated[list[Path], typer.Argument(metavar="TRACE", help="two traces or more")],
     output: Output,
-    gap: Annotated[float | None, typer.Option(help="seconds between the traces")] = None,
+    gap: Annotated[float | None, typer.Option(metavar="SECONDS", help="time between the traces")] = None,
 ) -> None:
     """Put traces one after the other.
 
@@ -280,8 +284,10 @@ def concat(
 @app.command()
 def split(
     trace: TraceFile,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIRECTORY", help="one trace each goes there")],
-    by: Annotated[str, typer.Option(help="tenant or priority")] = "tenant",
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="DIRECTORY", help="a folder for the new traces")
+    ],
+    by: Annotated[str, typer.Option(metavar="KEY", help="tenant or priority")] = "tenant",
 ) -> None:
     """Write a trace for each tenant, or for each priority.
 
@@ -303,12 +309,10 @@ def bootstrap(
     trace: TraceFile,
     jobs: Annotated[int, typer.Argument(metavar="JOBS", help="how many jobs")],
     output: Output,
-    block: Annotated[float, typer.Option(help="seconds of the real trace kept together")] = tools.BLOCK_SECONDS,
+    block: Annotated[float, typer.Option(metavar="SECONDS", help="length of a piece")] = tools.BLOCK_SECONDS,
     seed: Seed = 1,
 ) -> None:
-    """Make a longer trace from pieces of a real one.
-
-    Its burstiness is kept.
+    """Make a longer trace from pieces of a real one, which keeps its burstiness.
 
     \b
     Example:
@@ -320,15 +324,18 @@ def bootstrap(
 @app.command()
 def types(
     trace: TraceFile,
-    method: Annotated[str, typer.Option(help=", ".join(METHODS))] = "waste-bounded",
-    count: Annotated[int | None, typer.Option("--types", "-k", help="waste-bounded: at most so many types")] = None,
+    method: Annotated[str, typer.Option(metavar="METHOD", help=", ".join(METHODS))] = "waste-bounded",
+    count: Annotated[int | None, typer.Option("--types", "-k", help="waste-bounded: at most N types")] = None,
     waste: Annotated[
         float | None,
-        typer.Option(help=f"waste-bounded: the fewest types that add at most this share (default {WASTE})"),
+        typer.Option(
+            metavar="SHARE",
+            help=f"waste-bounded: the fewest types that add at most this share to what jobs request (default {WASTE})",
+        ),
     ] = None,
     levels: Annotated[int | None, typer.Option(help="grid: levels for each resource")] = None,
     capacity: Annotated[
-        list[str] | None, typer.Option(metavar="RESOURCE=SIZE", help="what one server holds")
+        list[str] | None, typer.Option(metavar="RESOURCE=SIZE", help="the capacity of one server")
     ] = None,
     too_large: Annotated[
         str,
@@ -338,7 +345,7 @@ def types(
 ) -> None:
     """Sort the jobs of a trace into queue types.
 
-    Says what rounding up to them wastes. Without `--types` it takes as few types as add at most 5 % to what jobs ask for, and at most 64.
+    Show how much capacity the types waste, since each job is rounded up to its type. Without --types, the waste is at most 5 %, with at most 64 types.
 
     \b
     Examples:
@@ -388,12 +395,10 @@ def compare(
     made: Annotated[Path, typer.Argument(metavar="OTHER", help="another trace over the same resources")],
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
     figure: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="both side by side, .svg, .png or .pdf")
+        Path | None, typer.Option(metavar="FILE", help="also draw both traces: .svg, .png or .pdf")
     ] = None,
 ) -> None:
-    """Say how close one trace comes to another.
-
-    By type mix, durations, load and burstiness.
+    """Compare two traces by type mix, durations, load and burstiness.
 
     \b
     Example:

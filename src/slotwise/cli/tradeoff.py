@@ -56,13 +56,13 @@ def tradeoff(
         ),
     ] = None,
     figure: Annotated[
-        str | None, typer.Option("--figure", metavar="FILE", help="also draw it: .svg, .png or .pdf")
+        str | None, typer.Option("--figure", metavar="FILE", help="also draw the result: .svg, .png or .pdf")
     ] = None,
     overrides: SetOption = None,
     as_json: JsonOption = False,
     workers: WorkersOption = None,
 ) -> None:
-    """Try beta and solver on your own workload: what is proven, what is measured, which to take.
+    """Choose beta and the solver of Algorithm 1 for a workload. Show what is proven and what is measured for each, and recommend one.
 
     \b
     Examples:
@@ -73,6 +73,10 @@ def tradeoff(
     refuse_idle(ready, [policy or ready.policy.name], overrides or [])
     betas = _numbers(beta) if beta else GRID
     solvers = tuple(name.strip() for name in solver.split(",")) if solver else SOLVERS
+    if figure:
+        from slotwise.display.drawing import check_picture  # slow to import
+
+        check_picture(figure)
     with progress() as report:
         found = compute(ready, policy, betas=betas, solvers=solvers, workers=workers, on_progress=report)
     if figure:
@@ -89,7 +93,9 @@ def _numbers(text: str) -> tuple[float, ...]:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
         raise InputError(
-            f"{text!r} is not a list of numbers", where="--beta", remedy="write 0.8,0.9, say"
+            f"{text!r} is not a list of numbers",
+            where="--beta",
+            remedy="write numbers with commas, such as 0.8,0.9",
         ) from None
 
 

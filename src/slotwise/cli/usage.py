@@ -103,20 +103,20 @@ def hours_in_words(hours: float) -> str:
 
 USAGE = LightCommand(
     usage,
-    "Say who used how much: resource-hours, jobs that started and ended, waits, exit codes. A job uses what it is charged from its placement to "
+    "Show the use of the cluster: resource-hours, jobs that started and ended, waits, exit codes. A job uses what it requests, from its placement to "
     "its end, on every attempt. The window is by default all that the store keeps.",
     (
         Option(
             "by",
             "--by",
-            "a row for each: tenant, type, user, state, name, server; with commas",
+            "a row for each value of these keys, separated by commas: tenant, type, user, state, name, server",
             "KEYS",
             default="tenant",
         ),
-        Option("since", "--since", "from then on: 7d, or a date", "TIME", moment),
-        Option("until", "--until", "up to then: 1d, or a date", "TIME", moment),
-        Option("tenant", "--tenant", "only of this tenant", "NAME"),
-        Option("as_csv", "--csv", "print CSV on standard output: seconds and hours with all digits"),
+        Option("since", "--since", "begin of the window: 7d (ago), or a date", "TIME", moment),
+        Option("until", "--until", "end of the window: 1d (ago), or a date", "TIME", moment),
+        Option("tenant", "--tenant", "only jobs of this tenant", "NAME"),
+        Option("as_csv", "--csv", "print CSV on standard output, with all digits"),
         *CONNECTION,
     ),
     (

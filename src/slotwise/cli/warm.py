@@ -22,10 +22,10 @@ def warm(
         typer.Argument(metavar="[POLICY]...", autocompletion=policy_names, help="the policies (default: all)"),
     ] = None,
 ) -> None:
-    """Compile policies ahead, so that no first run has to: for install scripts and container images.
+    """Compile policies now instead of at their first run, in install scripts and container images.
 
-    The compiled code stays with the package, or where NUMBA_CACHE_DIR says, and is good for this user, this kind of processor and this
-    version. What is there already is not compiled again.
+    The compiled code is stored with the package, or in NUMBA_CACHE_DIR. It is valid for this user, this kind of processor and this
+    version. Compiled policies are not compiled again.
 
     \b
     Examples:

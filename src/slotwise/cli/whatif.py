@@ -175,7 +175,7 @@ def advice(*, source: str | None, as_json: bool, server: str | None, profile: st
 
 
 def some_hours(text: str) -> float:
-    """Read how far to look ahead."""
+    """Read hours to simulate."""
     hours = float(text)
     if not 0 < hours <= 168:
         raise ValueError("is not between 0 and 168 hours")
@@ -184,17 +184,15 @@ def some_hours(text: str) -> float:
 
 WHATIF = LightCommand(
     whatif,
-    "Compare the next hours as they are with the next hours after a change: queue, waits by type and tenant, starvation, headroom. Nothing is changed.",
+    "Simulate the next hours with and without a change, and compare them: queue, waits by type and tenant, jobs that do not start, headroom. The service is not changed.",
     (
-        Option("add", "--add", "servers that join", "CLASS=COUNT", repeatable=True),
-        Option(
-            "remove", "--remove", "servers that take no more jobs, emptiest first", "CLASS=COUNT", repeatable=True
-        ),
+        Option("add", "--add", "add servers of a class", "CLASS=COUNT", repeatable=True),
+        Option("remove", "--remove", "drain servers of a class, emptiest first", "CLASS=COUNT", repeatable=True),
         Option("drain", "--drain", "a server that takes no more jobs", "SERVER", repeatable=True),
-        Option("policy", "--policy", "another policy", "NAME"),
-        Option("rate", "--rate", "a factor for the arrivals of a type", "TYPE=FACTOR", repeatable=True),
-        Option("share", "--share", "the part of the cluster that a tenant gets", "TENANT=PART", repeatable=True),
-        Option("hours", "--hours", "how far to look ahead", "HOURS", some_hours, 4.0),
+        Option("policy", "--policy", "use another policy", "NAME"),
+        Option("rate", "--rate", "multiply the arrivals of a type", "TYPE=FACTOR", repeatable=True),
+        Option("share", "--share", "give a tenant this part of the cluster", "TENANT=PART", repeatable=True),
+        Option("hours", "--hours", "hours to simulate", "HOURS", some_hours, 4.0),
         SOURCE,
         *CONNECTION,
     ),
@@ -207,7 +205,7 @@ WHATIF = LightCommand(
 )
 ADVICE = LightCommand(
     advice,
-    "Say how much of the free capacity no waiting or usual job can use, which jobs hold it, until when, and what a drain would free. Nothing is moved.",
+    "Say how much of the free capacity no waiting or usual job can use, which jobs run on those servers, until when, and what a drain would free. The service is not changed.",
     (SOURCE, *CONNECTION),
     ("slotwise advice", "slotwise advice --json"),
 )

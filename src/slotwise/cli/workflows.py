@@ -71,7 +71,7 @@ def resubmit(
 
 GRAPH = LightCommand(
     graph,
-    "Draw the jobs that wait for each other, around one of them, or those of a file of jobs: as SVG, or for Graphviz.",
+    "Draw the dependencies of a job, or of a file of jobs, as SVG or for Graphviz.",
     (
         Argument("what", "ID|FILE", "the number of a job or an array, or a file of jobs"),
         Option("dot", "--dot", "print the language of Graphviz instead of SVG"),
@@ -82,11 +82,11 @@ GRAPH = LightCommand(
 )
 RESUBMIT = LightCommand(
     resubmit,
-    "Submit jobs that have ended once more, as new jobs with the same command and requests. Of an array, the jobs that are not done are "
-    "submitted, with their indices. Jobs that are resubmitted together wait for each other as before.",
+    "Submit ended jobs again, as new jobs with the same commands and requests. Of an array, the jobs that are not done are "
+    "submitted, with their indices. Jobs that are resubmitted together keep their dependencies.",
     (
         Argument("numbers", "ID...", "the numbers of jobs and arrays", whole, many=True),
-        Option("dependants", "--dependants", "also the jobs that were cancelled because of them"),
+        Option("dependants", "--dependants", "also the jobs that were cancelled because these jobs failed"),
         *CONNECTION,
     ),
     ("slotwise resubmit 7", "slotwise resubmit 7 --dependants"),

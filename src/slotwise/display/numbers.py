@@ -27,6 +27,11 @@ def number(value: float | None, digits: int = 4) -> str:
     return f"{value:.2g}" if size >= 1e-4 else f"{value:.1e}"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun: 1 resource, 2 resources."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def brief(value: float | None) -> str:
     """Three digits that matter: for pages and sentences."""
     return number(value, 3)

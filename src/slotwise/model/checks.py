@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from slotwise.display.numbers import counted
 from slotwise.errors import InputError
 from slotwise.model.integers import integers
 from slotwise.model.labels import in_words, unmet
@@ -316,7 +317,7 @@ def _unique(names: Sequence[str], where: str, kind: str) -> None:
 def _one_per_resource(sizes: Sequence[object], resources: Sequence[str], where: str) -> None:
     if len(sizes) != len(resources):
         raise InputError(
-            f"has {len(sizes)} sizes for {len(resources)} resources",
+            f"has {counted(len(sizes), 'size')} for {counted(len(resources), 'resource')}",
             where=where,
             remedy=f"give one size for each of: {', '.join(resources)}",
         )

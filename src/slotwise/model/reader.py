@@ -47,7 +47,7 @@ def parse_toml(text: str, *, where: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text, parse_float=Decimal)
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"is not valid TOML: {error}", where=where, remedy="see the line named") from None
+        raise InputError(f"is not valid TOML: {error}", where=where, remedy="correct this line") from None
 
 
 def changed(scenario: Scenario, overrides: Overrides) -> Scenario:
@@ -246,6 +246,12 @@ def _in_words(finding: Any) -> tuple[str, str]:
         what, _, remedy = finding["msg"].removeprefix("Value error, ").partition("; ")
         return what, remedy
     wanted = kind.removesuffix("_type").removesuffix("_parsing").split("_")[0]
+    if (
+        wanted in ("model", "dict")
+        and isinstance(finding["input"], str)
+        and finding["loc"][-1] in ("arrivals", "service")
+    ):
+        return f"is {given}", f'write {{ law = "{finding["input"]}" }}'
     return f"is {given}", f"must be {WORDS.get(wanted, wanted)}"
 
 

@@ -403,5 +403,5 @@ def _beside(facts: Facts, policy: str, unit: str | None) -> str:
         text += f" {facts.over_period.in_words(unit).capitalize()}."
     name, wait, starved = facts.worst
     if name:
-        text += f" Longest waits: {name}, {with_unit(f'{wait:.4g}', unit)} on average, the longest {starved:.3g} times that."
+        text += f" Longest waits: {name}, {with_unit(f'{wait:.4g}', unit)} on average, the longest {number(starved, 3)} times that."
     return text

@@ -70,6 +70,8 @@ def make_policy(name: str, **options: Any) -> Policy:
         own.origin = name
         return own
     if name not in POLICIES:
+        if name.endswith(".py"):
+            raise InputError("names no class", where=f"policy {name}", remedy=f"write {name}:ClassName")
         near = difflib.get_close_matches(name, POLICIES, 1)
         raise InputError(
             f"no policy is called {name!r}",

@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from slotwise.display.numbers import number
+from slotwise.display.numbers import counted, number
 from slotwise.model import per_time
 from slotwise.model.labels import in_words
 from slotwise.theory.answer import WORTH_TELLING, answer
@@ -62,7 +62,10 @@ def _title(capacity: Capacity) -> Text:
     cluster = capacity.scenario.cluster
     classes = f"{len(cluster.servers)} classes" if len(cluster.servers) > 1 else "1 class"
     line = Text(capacity.scenario.name, "bold")
-    line.append(f"  {cluster.n_servers} servers ({classes}), {len(capacity.scenario.types)} types", "dim")
+    line.append(
+        f"  {counted(cluster.n_servers, 'server')} ({classes}), {counted(len(capacity.scenario.types), 'type')}",
+        "dim",
+    )
     return line
 
 

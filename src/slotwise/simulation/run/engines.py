@@ -74,11 +74,11 @@ class Workers:
             ) from None
         try:
             client = Client(self.address) if self.address else Client(processes=True)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: the address has no port
             raise InputError(
                 f"no Dask scheduler answers ({error})",
                 where=str(self.address),
-                remedy="start one with `dask scheduler`",
+                remedy="start one with `dask scheduler`, and give its address, such as tcp://HOST:8786",
             ) from None
         with client:
             yield client.get_executor()

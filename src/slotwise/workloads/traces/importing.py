@@ -23,6 +23,7 @@ from polars.io.plugins import register_io_source
 
 from slotwise.errors import InputError
 from slotwise.files import told, whole
+from slotwise.workloads.traces.estimates import Estimates
 from slotwise.workloads.traces.schema import METADATA_KEY, Trace, TraceMeta, fault_of, tidy
 from slotwise.workloads.traces.tables import (
     BadRowError,
@@ -360,12 +361,15 @@ def _run(
 ) -> tuple[Trace | None, ImportReport]:
     reading = form.read(intake)
     resources = reading.meta.resources
+    estimates = Estimates()
     with Spool(spill if out is not None else 1 << 62) as spool:
         for chunk in reading.chunks:
             jobs = tidy(chunk, resources)
             if fault := fault_of(jobs, resources, in_order=False):
                 raise InputError(fault, where=str(intake.paths[0]))
+            estimates.add(jobs)
             spool.add(jobs)
+        intake.notes += estimates.notes()
         report = _finish(form, intake, spool.jobs, start)
         meta = replace(
             reading.meta,
