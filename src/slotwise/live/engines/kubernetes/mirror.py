@@ -281,13 +281,6 @@ class Mirror:
         self.reasons[uid] = reason
         return [Ended(held.job, held.attempt, EXIT_DELETED, 0.0, reason, by_user=True)]
 
-    def grow_demand(self, uid: str, demand: Capacity) -> None:
-        """A virtual machine is larger than its pod says."""
-        pod = self.pods.get(uid)
-        if pod is not None:
-            more = {name: max(amount, pod.demand.get(name, Decimal(0))) for name, amount in demand.items()}
-            self.see_pod(replace(pod, demand={**pod.demand, **more}))
-
     # -- what is new ------------------------------------------------------------------------------------------------
 
     def servers(self) -> list[ServerUp]:
