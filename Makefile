@@ -66,7 +66,7 @@ soak: $(READY) ## the live scheduler killed 1,000 times on SQLite and 300 times 
 	SLOTWISE_SLURM_JOBS=300 tools/system/with-slurm $(BIN)/python -m pytest -m system tests/live/test_slurm.py
 	SLOTWISE_LIBVIRT_MACHINES=300 SLOTWISE_LIBVIRT_KILLS=50 SLOTWISE_LIBVIRT_PATIENCE=3600 tools/system/with-libvirt \
 	    $(BIN)/python -m pytest -m system tests/live/test_libvirt_real.py -k kills
-	SLOTWISE_KUBE_PODS=5000 SLOTWISE_KUBE_NODES=200 SLOTWISE_KUBE_KILLS=50 SLOTWISE_KUBE_PATIENCE=3600 tools/system/with-kubernetes \
+	SLOTWISE_KUBE_PODS=5000 SLOTWISE_KUBE_NODES=200 SLOTWISE_KUBE_KILLS=50 tools/system/with-kubernetes \
 	    $(BIN)/python -m pytest -m system tests/live/test_kubernetes_real.py -k kills
 
 SCHEDULES ?= 10000

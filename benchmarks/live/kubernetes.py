@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.live.kubernetes_streams import GPU, STREAMS, Amounts, Stream
+from benchmarks.live.kubernetes_streams import GPU, STREAMS, Amounts, Stream, weights
 
 ROOT = Path(__file__).parents[2]
 SCHEDULERS = ("default-scheduler", "slotwise")
@@ -207,13 +207,16 @@ def play(api: Any, module: Any, stream: Stream, name: str) -> dict[str, Any]:
         cpu, cpu_server, memory = usage.cpu() - before, server.cpu() - before_server, usage.memory()
         recorder.close()
     times = list(recorder.times.values())
-    waits = [one["bound"] - one["created"] for one in times]
+    names = {seen["metadata"]["uid"]: seen["metadata"]["name"] for _, seen in recorder.events}
+    wait_of = {names[uid]: one["bound"] - one["created"] for uid, one in recorder.times.items()}
+    waits, weight = [wait_of[f"p{n}"] for n in range(len(stream.pods))], weights(stream)
+    weighted = sum(wait * one for wait, one in zip(waits, weight, strict=True)) / sum(weight)
     clear(api)
     span = stream.pods[-1].at
     return {
         "part": stream.name, "scheduler": name, "pods": len(waits), "nodes": len(stream.nodes), "load": stream.load,
         "arrivals_s": span, "mean_s": sum(waits) / len(waits), "p50_s": quantile(waits, 0.5), "p99_s": quantile(waits, 0.99),
-        "longest_s": max(waits), "pending": pending(times, began, took), "took_s": took, "late_s": late,
+        "longest_s": max(waits), "weighted_s": weighted, "pending": pending(times, began, took), "took_s": took, "late_s": late,
         "cpu_s": cpu, "server_cpu_s": cpu_server, "memory_mb": memory,
     }  # fmt: skip
 

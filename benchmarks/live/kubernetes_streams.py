@@ -54,6 +54,18 @@ def scaled(
     return Stream(name, nodes, made, load)
 
 
+def weights(stream: Stream) -> list[float]:
+    """Return how much each pod requests of the scarcest resource."""
+    have = {key: sum(one.get(key, 0) for one in stream.nodes) for key in stream.nodes[0]}
+    work = {
+        key: sum(one.requests.get(key, 0) * one.seconds for one in stream.pods) / have[key]
+        for key in have
+        if have[key]
+    }
+    scarcest = max(work, key=lambda key: work[key])
+    return [float(one.requests.get(scarcest, 0)) for one in stream.pods]
+
+
 def trap(capacity: int, first: int, second: int, nodes: int, load: float) -> Callable[[int, float, int], Stream]:
     """Return a maker of two types of pods, half of the load each: scenario trap-... of benchmarks/policies."""
 

