@@ -141,6 +141,7 @@ class State:
     hook_follow: int
     # searches for configurations
     most_nodes: int  # 0: until the search ends
+    floor: float  # a configuration that weighs no more is not sought
     gave_up: int  # whether the last one did not end
     # the listed candidates
     listed_best: float  # the most that one weighs, by the last question

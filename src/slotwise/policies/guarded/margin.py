@@ -46,7 +46,7 @@ from slotwise.policies.guarded.memory import (
     MARGIN,
     SIZE_COMPLETED,
 )
-from slotwise.policies.guarded.services import mean_service
+from slotwise.policies.guarded.services import mean_service, shortest_service
 
 EULER = 0.5772  # H(n) is about EULER + log(n + 1/2), within 2 % from n = 1 on
 MOST_CORRECTION = 100.0  # no drain is taken to last longer than this many times the expected; keeps G_l bounded, as the proof needs
@@ -75,6 +75,12 @@ def return_time(s: State) -> float:
             longest = max(longest, mean_service(s, j))
             n += choice(s)[0, j]
     return longest * harmonic(n)
+
+
+@kernel
+def least_return_time(s: State) -> float:
+    """Return a lower bound of `return_time` for every configuration with a job: that of one job of the shortest type."""
+    return shortest_service(s) * harmonic(1)
 
 
 @kernel

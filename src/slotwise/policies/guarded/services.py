@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -72,7 +74,22 @@ def count_completion(s: State, j: int) -> None:
 @kernel
 def mean_service(s: State, j: int) -> float:
     """Return S_j, the mean service time of type j, in periods between two counts."""
-    both = policy_floats(s)
-    common = max(both[ALL_SEEN], 1.0) / max(both[ALL_COMPLETED], 1.0)
     seen, done = float_field(s, SEEN_RUNNING)[j], float_field(s, COMPLETED)[j]
-    return float((seen + PRIOR * common) / (done + PRIOR))
+    return float((seen + PRIOR * _common(s)) / (done + PRIOR))
+
+
+@kernel
+def shortest_service(s: State) -> float:
+    """Return the least S_j of all types."""
+    seen, done, prior = float_field(s, SEEN_RUNNING), float_field(s, COMPLETED), PRIOR * _common(s)
+    shortest = math.inf
+    for j in range(s.n_types):
+        shortest = min(shortest, (seen[j] + prior) / (done[j] + PRIOR))
+    return shortest
+
+
+@kernel
+def _common(s: State) -> float:
+    """Return the mean service time of all types, in periods between two counts."""
+    both = policy_floats(s)
+    return float(max(both[ALL_SEEN], 1.0) / max(both[ALL_COMPLETED], 1.0))
