@@ -105,7 +105,7 @@ def turned_over(s: State, server: int, time: float) -> float:
         return 0.0
     correction = (both[DRAINS_TOOK] + FIRST_DRAINS * time) / expected
     correction = min(max(correction, 1.0), MOST_CORRECTION)
-    completed = both[SIZE_COMPLETED] / max(both[COUNTS], 1.0)
+    completed = both[SIZE_COMPLETED] / both[COUNTS] if both[COUNTS] > 0.0 else 0.0
     return float((1.0 + s.n_stalled) * correction * completed * share_of_capacity(s, server) * time)
 
 

@@ -16,7 +16,7 @@ SIZES = MEMORY.numbers("sizes", per="type", kept=False)  # g_j
 
 # `services`: service times, relative to each other
 SAMPLES = MEMORY.count("arrivals_since_count")
-COMPLETED_SINCE = MEMORY.count("completions_since_count")
+LAST_COUNT = MEMORY.number("last_count")
 SEEN_RUNNING = MEMORY.numbers("seen_running", per="type")  # sum of the counts of running jobs
 COMPLETED = MEMORY.numbers("completed", per="type")  # completions in the same period
 ALL_COMPLETED = MEMORY.number("all_completed")

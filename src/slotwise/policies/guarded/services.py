@@ -13,10 +13,10 @@ from slotwise.policies.guarded.memory import (
     ALL_COMPLETED,
     ALL_SEEN,
     COMPLETED,
-    COMPLETED_SINCE,
     COUNTS,
     DRAINS_EXPECTED,
     DRAINS_TOOK,
+    LAST_COUNT,
     SAMPLES,
     SEEN_RUNNING,
     SIZE_COMPLETED,
@@ -42,23 +42,25 @@ def sizes(s: State) -> NDArray[np.float64]:
 def count_running(s: State) -> None:
     """Count the running jobs of each type every SAMPLE_EVERY arrivals. By Little's law S_j is to that count as 1 to the completions."""
     policy_ints(s)[SAMPLES] += 1
-    if policy_ints(s)[SAMPLES] >= SAMPLE_EVERY and policy_ints(s)[COMPLETED_SINCE] > 0:
-        policy_ints(s)[SAMPLES] = policy_ints(s)[COMPLETED_SINCE] = 0
+    if policy_ints(s)[SAMPLES] >= SAMPLE_EVERY:
+        policy_ints(s)[SAMPLES] = 0
+        dt = max(s.now - policy_floats(s)[LAST_COUNT], 0.0)
+        policy_floats(s)[LAST_COUNT] = s.now
         seen = float_field(s, SEEN_RUNNING)
         for j in range(s.n_types):
-            seen[j] += running_by_type(s)[j]
-        policy_floats(s)[ALL_SEEN] += s.n_running
-        policy_floats(s)[COUNTS] += 1.0
-        policy_floats(s)[DRAINS_TOOK] += s.n_stalled
+            seen[j] += dt * running_by_type(s)[j]
+        policy_floats(s)[ALL_SEEN] += dt * s.n_running
+        policy_floats(s)[COUNTS] += dt
+        policy_floats(s)[DRAINS_TOOK] += dt * s.n_stalled
 
 
 @kernel
 def count_completion(s: State, j: int) -> None:
     """Count a completion of type j."""
+    count_running(s)
     done, seen, both = float_field(s, COMPLETED), float_field(s, SEEN_RUNNING), policy_floats(s)
     done[j] += 1.0
     both[ALL_COMPLETED] += 1.0
-    policy_ints(s)[COMPLETED_SINCE] += 1
     both[SIZE_COMPLETED] += sizes(s)[j]
     if both[ALL_COMPLETED] >= max(WINDOW, float(s.n_waiting)):
         both[ALL_COMPLETED] /= 2.0
@@ -92,4 +94,4 @@ def shortest_service(s: State) -> float:
 def _common(s: State) -> float:
     """Return the mean service time of all types, in periods between two counts."""
     both = policy_floats(s)
-    return float(max(both[ALL_SEEN], 1.0) / max(both[ALL_COMPLETED], 1.0))
+    return float(both[ALL_SEEN] / max(both[ALL_COMPLETED], 1.0))
