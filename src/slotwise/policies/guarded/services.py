@@ -50,7 +50,8 @@ def count_running(s: State) -> None:
         for j in range(s.n_types):
             seen[j] += dt * running_by_type(s)[j]
         policy_floats(s)[ALL_SEEN] += dt * s.n_running
-        policy_floats(s)[COUNTS] += dt
+        if s.n_waiting > 0:
+            policy_floats(s)[COUNTS] += dt
         policy_floats(s)[DRAINS_TOOK] += dt * s.n_stalled
 
 
@@ -61,7 +62,8 @@ def count_completion(s: State, j: int) -> None:
     done, seen, both = float_field(s, COMPLETED), float_field(s, SEEN_RUNNING), policy_floats(s)
     done[j] += 1.0
     both[ALL_COMPLETED] += 1.0
-    both[SIZE_COMPLETED] += sizes(s)[j]
+    if s.n_waiting > 0:
+        both[SIZE_COMPLETED] += sizes(s)[j]
     if both[ALL_COMPLETED] >= max(WINDOW, float(s.n_waiting)):
         both[ALL_COMPLETED] /= 2.0
         both[SIZE_COMPLETED] /= 2.0
