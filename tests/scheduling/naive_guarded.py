@@ -59,10 +59,10 @@ class NaiveGuarded:
         self.type_of: dict[Hashable, int] = {}
         self.asked: dict[Hashable, Sizes] = {}
         self.born: dict[Hashable, int] = {}
-        self.arrivals = self.counts = self.all_seen = self.all_completed = 0
-        self.size_completed = 0.0
-        self.arrivals_since, self.completed_since = 0, False
-        self.seen, self.completed = [0] * len(demand), [0] * len(demand)
+        self.arrivals = self.all_completed = self.events_since = 0
+        self.size_completed = self.busy_time = self.now = 0.0
+        self.last_count: float | None = None
+        self.job_time, self.completed = [0.0] * len(demand), [0] * len(demand)
         self.drains_took = self.drains_expected = 0.0
         self.turns = self.overtaken = self.waits_checked = self.goes_on = 0
         self.told: list[tuple[Hashable, int]] = []
@@ -102,32 +102,48 @@ class NaiveGuarded:
         self.type_of[job], self.asked[job], self.born[job] = j, asked, self.arrivals
         self.lines[j].append(job)
         self.arrivals += 1
-        self.arrivals_since += 1
-        if self.arrivals_since >= SAMPLE_EVERY and self.completed_since:
-            self.arrivals_since, self.completed_since = 0, False
-            self.counts += 1
-            for server in self.servers.values():
-                self.drains_took += server.target is not None
-                for other in server.jobs:
-                    self.seen[self.type_of[other]] += 1
-                    self.all_seen += 1
         open_slots = [n for n in self.servers if self.has_open_slot(n, j)]
         if open_slots:
             self.start(job, [min(open_slots)])
         elif room := [n for n, one in self.servers.items() if one.target is None and self.fits(job, self.free(n))]:
             self.start(job, room)
+        self.count_event()
 
     def complete(self, job: Hashable) -> None:
+        number = self.depart(job)
+        self.count_event()
         self.completed[self.type_of[job]] += 1
         self.all_completed += 1
-        self.completed_since = True
-        self.size_completed += self.size[self.type_of[job]]
-        self.stop(job)
+        if any(self.lines):
+            self.size_completed += self.size[self.type_of[job]]
+        self.use_capacity(job, number)
 
     def stop(self, job: Hashable) -> None:
+        self.use_capacity(job, self.depart(job))
+
+    def depart(self, job: Hashable) -> int:
+        """Take the job off its server, and return that server."""
         number = next(n for n, server in self.servers.items() if job in server.jobs)
+        self.servers[number].jobs.remove(job)
+        return number
+
+    def count_event(self) -> None:
+        """Add up what runs, and for how long, after every SAMPLE_EVERY arrivals and completions."""
+        self.events_since += 1
+        if self.events_since < SAMPLE_EVERY:
+            return
+        passed = 0.0 if self.last_count is None else self.now - self.last_count
+        self.events_since, self.last_count = 0, self.now
+        if any(self.lines):
+            self.busy_time += passed
+        for server in self.servers.values():
+            self.drains_took += passed * (server.target is not None)
+            for other in server.jobs:
+                self.job_time[self.type_of[other]] += passed
+
+    def use_capacity(self, job: Hashable, number: int) -> None:
+        """Use the capacity that the job has left."""
         server = self.servers[number]
-        server.jobs.remove(job)
         server.since_turn += self.size[self.type_of[job]]
         if server.target is not None:
             self.continue_turn(number)
@@ -188,6 +204,7 @@ class NaiveGuarded:
 
     def passes(self, now: float) -> None:
         """Time has passed, and then the next event comes."""
+        self.now = now
         if self.shares is None:
             return
         taken: dict[str, list[int]] = {}
@@ -252,8 +269,8 @@ class NaiveGuarded:
     # -- R3
 
     def mean_service(self, j: int) -> float:
-        common = max(self.all_seen, 1.0) / max(self.all_completed, 1.0)
-        return (self.seen[j] + PRIOR * common) / (self.completed[j] + PRIOR)
+        common = sum(self.job_time) / max(self.all_completed, 1.0) if any(self.job_time) else 1.0
+        return (self.job_time[j] + PRIOR * common) / (self.completed[j] + PRIOR)
 
     def drain_time(self, held: Sequence[int]) -> float:
         """How long a server with these jobs takes to drain."""
@@ -274,13 +291,15 @@ class NaiveGuarded:
                 share += self.capacity[self.servers[number].kind][r] / total
                 used += 1
         turning = sum(server.target is not None for server in self.servers.values())
-        completed = self.size_completed / max(self.counts, 1) * share / max(used, 1)
+        completed = self.size_completed / self.busy_time * share / max(used, 1) if self.busy_time else 0.0
         g = self.margin**2 * (1 + turning) * correction * completed * time
         margin = (g + math.sqrt(g * (g + 4 * weight))) / 2
         assert math.isclose(margin, math.sqrt(g * (weight + margin)), rel_tol=1e-6, abs_tol=1e-9)
         return margin
 
     def should_turn(self, number: int, refill: Sequence[Hashable]) -> bool:
+        if not self.busy_time or not self.size_completed:
+            return False
         w, counts = self.weights(), self.held(number)
         for job in refill:
             counts[self.type_of[job]] += 1
@@ -297,6 +316,8 @@ class NaiveGuarded:
 
     def check_waits(self, number: int, refill: Sequence[Hashable]) -> None:
         """The bound on the age of each queue, if the server may turn and does not."""
+        if not self.busy_time or not self.size_completed:
+            return
         server, counts = self.servers[number], self.held(number)
         for job in refill:
             counts[self.type_of[job]] += 1

@@ -49,9 +49,9 @@ from slotwise.scheduling.api import (
 pytestmark = pytest.mark.core
 
 RUNS, LENGTH = (3, 70) if JIT else (1, 30)
-FIXTURE, DRAINS, FLOODS, MARGIN, SIZES, AGES, NEWEST = (
+FIXTURE, DRAINS, FLOODS, MARGIN, SIZES, AGES, OVERDUE, NEWEST = (
     Path(__file__).parent / f"situation-v1{name}.json"
-    for name in ("", "-drains", "-floods", "-margin", "-sizes", "-ages", "-overdue")
+    for name in ("", "-drains", "-floods", "-margin", "-sizes", "-ages", "-overdue", "-clock")
 )
 
 
@@ -342,8 +342,8 @@ def test_a_stopped_job_teaches_nothing() -> None:
             scheduler.submit(n, "b")
             getattr(scheduler, end)(n)
         after = scheduler.situation().policy.learnt
-        assert (after["completed"] != before["completed"]) == learns
-        assert (after["all_completed"] > 0) == learns
+        assert (after["completed_jobs"] != before["completed_jobs"]) == learns
+        assert (after["all_completed_jobs"] > 0) == learns
 
 
 def test_a_refused_placement_waits_again_in_front() -> None:
@@ -381,7 +381,9 @@ def the_fixture() -> Scheduler:
     return scheduler
 
 
-@pytest.mark.parametrize("file", [FIXTURE, DRAINS, FLOODS, MARGIN, SIZES, AGES, NEWEST], ids=lambda file: file.stem)
+@pytest.mark.parametrize(
+    "file", [FIXTURE, DRAINS, FLOODS, MARGIN, SIZES, AGES, OVERDUE, NEWEST], ids=lambda file: file.stem
+)
 def test_a_situation_of_an_earlier_version_is_read(file: Path) -> None:
     """Files that were written once and are never written anew. What the policy has learnt to remember since begins as in a new scheduler."""
     text = file.read_text()
@@ -440,7 +442,7 @@ def damage(**changes: Any) -> dict[str, Any]:
         ),
         ({"servers__number": [3, 2, 1, 0]}, "in rising order"),
         ({"policy__random": [1, 2, 3]}, "four random words"),
-        ({"policy__learnt": {"completed": 5}}, "situation.learnt.completed of guarded: cannot be read"),
+        ({"policy__learnt": {"completed_jobs": 5}}, "situation.learnt.completed_jobs of guarded: cannot be read"),
         ({"policy__learnt": {"dreams": 5}}, "situation.learnt.dreams of guarded: cannot be read; guarded keeps: "),
         ({"types": []}, "situation.types: is damaged; it should be a list that is not empty"),
         ({"types": [{"name": "web"}]}, "situation.types: is damaged; it should be right in demand: Field required"),

@@ -74,9 +74,10 @@ class State:
     last_sequence: int
     stalls: int
     resets: int
+    departed: int  # the job that left a server last; only where `keeps_times`
     off_schedule: int  # a job has ended at another time than expected; only where `keeps_times`
     failed: int  # what a policy did that it must not do: one of the codes of `steps`
-    # the clock, which the driver owns; only clairvoyant policies and fair shares look at it
+    # the time of the event; kept for policies with `keeps_clock`, for durations and for fair shares
     now: float
     tick_rate: float  # the policy's own clock: `tick` is called after Exp(tick_rate)
     # random numbers of the policy
@@ -141,6 +142,7 @@ class State:
     hook_follow: int
     # searches for configurations
     most_nodes: int  # 0: until the search ends
+    floor: float  # a configuration that weighs no more is not sought
     gave_up: int  # whether the last one did not end
     # the listed candidates
     listed_best: float  # the most that one weighs, by the last question

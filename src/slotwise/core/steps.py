@@ -398,6 +398,7 @@ def vacate(s: st.State, i: int, later: bool) -> None:
         else:
             reindex(s, server)
     if s.keeps_times:
+        s.departed = i
         s.off_schedule |= st.job_times(s)[i, 1] != s.now
     if s.keeps_lists:
         _unlink(s, i, server)

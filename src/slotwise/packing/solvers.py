@@ -312,7 +312,7 @@ def _branching(name: str, space: Space, epsilon: float, reason: str) -> Solver:
     """Return a solver by branch and bound; with epsilon = 0 it is an argmax over all configurations."""
     assert space.demand is not None
     J, R = space.demand.shape
-    params = np.array([epsilon] + [0.0] * J), _searching(space, 0)
+    params = np.array([epsilon] + [0.0] * (J + 1)), _searching(space, 0)
     sizes = (2 * R + 7) * (J + 1) + R, 4 * J + 2 * R + 3 * R * (J + 1)
     exact = epsilon == 0.0
     return Solver(name, name, 1.0 - epsilon, exact, reason, space, BRANCH_AND_BOUND, None, *params, *sizes)

@@ -94,7 +94,7 @@ class Verbs:
         self._arrive, self._complete, self._join = (self._reach(name) for name in ("arrive", "complete", "join"))
         self._keeps_demands, self._keeps_times = bool(self._state.actual), bool(self._state.keeps_times)
         self._clairvoyant = policy.needs_durations
-        self._keeps_clock = policy.needs_durations or self.shares is not None
+        self._keeps_clock = policy.needs_durations or policy.keeps_clock or self.shares is not None
         self._time = 0.0
         self._register = Register()
         self._jobs, self._job_of = self._register.jobs, self._register.job_of

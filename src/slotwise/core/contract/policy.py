@@ -81,6 +81,9 @@ class Policy:
     asks_at_departures: ClassVar[bool] = False
     """its hooks ask for configurations only when a job leaves a server while jobs wait, and only for this server"""
 
+    # Its hooks read the time of the event, `s.now`. Policies that need durations always may.
+    keeps_clock: ClassVar[bool] = False
+
     # Open slots of a configuration are kept for their types, and count as kept capacity.
     reserves: ClassVar[bool] = True
 

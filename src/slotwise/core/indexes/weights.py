@@ -168,6 +168,31 @@ def best_configuration(s: st.State, server: int) -> float:
 
 
 @kernel
+def better_configuration(s: st.State, server: int, than: float) -> float:
+    """Write a configuration of most weight into choice(s)[0] and return its weight, if it weighs more than `than`; else return -1.
+
+    To know that nothing weighs more is much quicker than to find the best: the search leaves out all that weighs less.
+    """
+    server = natural(server)
+    c = natural(st.servers(s)[server, st.CLASS])
+    if st.most_jobs(s)[c] > 0.0 and _is_enough(s, c, than, 1.0):
+        return -1.0
+    if st.classes(s)[c, st.SOLVER] == TABLE:
+        best = best_weight(s, server)
+        _note_best(s, c, best)
+        return best_configuration(s, server) if best > than else -1.0
+    s.floor = than
+    best = _search(s, server, c, _draw(s))
+    s.floor = 0.0
+    if not s.gave_up:
+        _note_best(s, c, max(best, than))
+    if best <= than:
+        return -1.0
+    _prefer_holding(s, server, best)
+    return best
+
+
+@kernel
 def _search(s: st.State, server: int, c: int, lot: int) -> float:
     """Write a configuration of most weight into choice(s)[0]. Return its weight."""
     _shuffle(s, lot)
@@ -244,6 +269,7 @@ def run_solver(s: st.State, server: int, place: int) -> None:
     params_i = ints(s.at_params_ints, s.n_params_ints)[about[st.INTS_START] : about[st.INTS_END]]
     if about[st.SOLVER] == BRANCH_AND_BOUND:
         params_i[s.n_types] = s.most_nodes
+        params_f[s.n_types + 1] = s.floor
     found = solve(
         about[st.SOLVER],
         weights_at(s, server),

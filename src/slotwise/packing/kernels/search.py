@@ -267,10 +267,11 @@ def branch_and_bound(
 ) -> float:
     """Find the heaviest configuration by branch and bound. Return its weight, or -1 if the search gave up.
 
-    params_f: eps, then J numbers. params_i after the J types: the most nodes of a search (0: no limit), the least
-    demand of any type in each resource, the length of each type's list. Then come `smaller`, `larger_ends`, `larger`
-    and the J + 1 numbers `beaten` of `unbeaten`. The numbers of `unbeaten` are 0 at first, and each call leaves them
-    for the next.
+    params_f: eps, J numbers, and a floor. A configuration that weighs no more than the floor is not searched for.
+
+    params_i after the J types: the most nodes of a search (0: no limit), the least demand of any type in each resource,
+    the length of each type's list. Then come `smaller`, `larger_ends`, `larger` and the J + 1 numbers `beaten` of
+    `unbeaten`. The numbers of `unbeaten` are 0 at first, and each call leaves them for the next.
 
     Scratch: (2 R + 7) (J + 1) + R floats, 4 J + 2 R + 3 R (J + 1) integers.
     """
@@ -324,7 +325,7 @@ def branch_and_bound(
         _by_value(weights, demand, types, m, price, value, weight, size)
         best += _start(m, types, weight, size, free, out)
         keep = (1.0 - params_f[0]) * (1.0 + ROUNDING)
-        limit = max(best / keep, best + step)
+        limit = max(best / keep, best + step, params_f[J + 1])
         for n in range(R):
             free[n] = capacity[n]
         m = _worth_trying(m, types, capacity, price, limit, value, weight, size)

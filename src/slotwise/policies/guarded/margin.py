@@ -11,11 +11,11 @@
 | S, S' | the longest mean service time of a type now on the server, and of a type in the target | time |
 | H(n) | 1 + 1/2 + ... + 1/n: n jobs with mean S all leave within about S H(n) | - |
 | X | how much longer than S H(n) turns have taken so far, at least 1 | - |
-| A | size of the jobs that complete in the cluster | servers per time |
+| A | size of the jobs that complete in the cluster while jobs wait (`services`) | servers per time |
 | a_l | the server's share of the capacity of the cluster | - |
 | G_l | size of the jobs that complete on turning servers, and on this one, while it drains now and when it is turned back | servers |
 
-Service times are learnt. Time is counted in arrivals, so that no clock is needed.
+Service times are learnt.
 
 A turn costs about the weight of the target times the time of a drain, for now and for the way back. A server that does not turn loses the gap all the time.
 Weights move by about G_l while a server drains, so with a margin F the server turns once every F / G_l drains. The sum of both losses is least
@@ -40,13 +40,11 @@ from slotwise.core.state import (
     servers,
 )
 from slotwise.policies.guarded.memory import (
-    COUNTS,
     DRAINS_EXPECTED,
     DRAINS_TOOK,
     MARGIN,
-    SIZE_COMPLETED,
 )
-from slotwise.policies.guarded.services import mean_service
+from slotwise.policies.guarded.services import mean_service, shortest_service, size_per_time
 
 EULER = 0.5772  # H(n) is about EULER + log(n + 1/2), within 2 % from n = 1 on
 MOST_CORRECTION = 100.0  # no drain is taken to last longer than this many times the expected; keeps G_l bounded, as the proof needs
@@ -55,7 +53,7 @@ FIRST_DRAINS = 1.0  # drains as long as expected that the correction X begins wi
 
 @kernel
 def drain_time(s: State, server: int) -> float:
-    """Return S H(n): the periods that the server takes to drain, if the service times of its jobs are exponential."""
+    """Return S H(n): the time that the server takes to drain, if the service times of its jobs are exponential."""
     on, n, longest, j = running(s)[server], int(servers(s)[server, COUNT]), 0.0, 0
     left = n
     while left > 0:
@@ -68,13 +66,19 @@ def drain_time(s: State, server: int) -> float:
 
 @kernel
 def return_time(s: State) -> float:
-    """Return S' H(n'): the periods that a server with the configuration in choice(s) takes to drain."""
+    """Return S' H(n'): the time that a server with the configuration in choice(s) takes to drain."""
     n, longest = 0, 0.0
     for j in range(s.n_types):
         if choice(s)[0, j] > 0:
             longest = max(longest, mean_service(s, j))
             n += choice(s)[0, j]
     return longest * harmonic(n)
+
+
+@kernel
+def least_return_time(s: State) -> float:
+    """Return a lower bound of `return_time` for every configuration with a job: that of one job of the shortest type."""
+    return shortest_service(s) * harmonic(1)
 
 
 @kernel
@@ -99,8 +103,7 @@ def turned_over(s: State, server: int, time: float) -> float:
         return 0.0
     correction = (both[DRAINS_TOOK] + FIRST_DRAINS * time) / expected
     correction = min(max(correction, 1.0), MOST_CORRECTION)
-    completed = both[SIZE_COMPLETED] / max(both[COUNTS], 1.0)
-    return float((1.0 + s.n_stalled) * correction * completed * share_of_capacity(s, server) * time)
+    return float((1.0 + s.n_stalled) * correction * size_per_time(s) * share_of_capacity(s, server) * time)
 
 
 @kernel

@@ -14,23 +14,24 @@ TIGHTNESS = MEMORY.number("tightness", kept=False)
 # `weights`
 SIZES = MEMORY.numbers("sizes", per="type", kept=False)  # g_j
 
-# `services`: service times, relative to each other
-SAMPLES = MEMORY.count("arrivals_since_count")
-COMPLETED_SINCE = MEMORY.count("completions_since_count")
-SEEN_RUNNING = MEMORY.numbers("seen_running", per="type")  # sum of the counts of running jobs
-COMPLETED = MEMORY.numbers("completed", per="type")  # completions in the same period
-ALL_COMPLETED = MEMORY.number("all_completed")
-SIZE_COMPLETED = MEMORY.number("size_completed")  # sum of the sizes of the completed jobs
-ALL_SEEN = MEMORY.number("all_seen")
-COUNTS = MEMORY.number("counts")  # how often running jobs were counted
+# `services`
+NEVER = 1e18
+EVENTS_SINCE = MEMORY.count("events_since_count")
+LAST_COUNT = MEMORY.number("last_count", start=-NEVER)  # when
+JOB_TIME = MEMORY.numbers("job_time", per="type")  # running jobs, summed over time
+COMPLETED = MEMORY.numbers("completed_jobs", per="type")  # in the same period
+ALL_JOB_TIME = MEMORY.number("all_job_time")
+ALL_COMPLETED = MEMORY.number("all_completed_jobs")
+BUSY_TIME = MEMORY.number("busy_time")  # time during which jobs waited
+SIZE_COMPLETED = MEMORY.number("size_completed_busy")  # sizes of the jobs that completed in it
 DRAINS_EXPECTED = MEMORY.number(
-    "drains_expected"
-)  # periods that all turns should have taken, by their service times
-DRAINS_TOOK = MEMORY.number("drains_took")  # periods that servers were turning
-NEVER = 1e18  # servers; a server that has not turned yet may turn at once
-SINCE_TURN = MEMORY.numbers(
-    "size_since_turn", per="server", start=NEVER
-)  # size of the jobs completed since the last turn
+    "drain_time_expected"
+)  # time that all turns should have taken, by their service times
+DRAINS_TOOK = MEMORY.number("drain_time_taken")  # time that servers were turning
+
+# `rules`
+# Size of the jobs completed since the last turn, in servers. A server that has not turned yet may turn at once.
+SINCE_TURN = MEMORY.numbers("size_since_turn", per="server", start=NEVER)
 
 # `refill`
 CANDIDATES = MEMORY.counts("candidates", per="type", columns=2, kept=False)  # by size, and in the order of a refill
@@ -55,7 +56,9 @@ VALUES = MEMORY.numbers("values", per=MEMO, kept=False, start=-1.0)
 
 # `overdue`
 RESERVATION = reservation.declare(MEMORY)
-LAST_EVENT = MEMORY.number("last_event")  # when
+WORK = MEMORY.number("work")  # size x time of the jobs that have completed
+AS_ESTIMATED = MEMORY.number("as_estimated")  # the part of it that was as estimated
+LAST_EVENT = MEMORY.number("last_event", start=-NEVER)  # when
 ELAPSED = MEMORY.number("elapsed")
 IDLE = MEMORY.number("idle")
 IDLE_NOW = MEMORY.number(

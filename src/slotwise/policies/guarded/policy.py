@@ -73,6 +73,17 @@ RETIRED = frozenset(
         "reserved",
         "size_seen",
         "samples",
+        # learnt values in which time was counted in arrivals
+        "arrivals_since_count",
+        "completions_since_count",
+        "seen_running",
+        "completed",
+        "all_completed",
+        "size_completed",
+        "all_seen",
+        "counts",
+        "drains_expected",
+        "drains_took",
     ]
 )
 
@@ -106,6 +117,7 @@ class Guarded(Policy):
     gained = True
     honours_shares = True
     asks_at_departures = True
+    keeps_clock = True
     retired = RETIRED
     compiled = True
     reserves = False
@@ -183,7 +195,7 @@ class Guarded(Policy):
         super().recall(store, {name: value for name, value in values.items() if name != "reservation"}, names)
 
     def shifted(self, values: dict[str, Any], by: float) -> dict[str, Any]:
-        moved = {"last_event": values["last_event"] + by} if "last_event" in values else {}
+        moved = {name: values[name] + by for name in ("last_event", "last_count") if name in values}
         held = values.get("reservation", {})
         return values | moved | {"reservation": reservation.shifted(held, by)}
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from slotwise.compiler.kernel import kernel
 from slotwise.core.indexes import bitmap
-from slotwise.core.indexes.weights import best_above, best_configuration, holds_within
+from slotwise.core.indexes.weights import better_configuration, holds_within
 from slotwise.core.state import (
     ACTIVE,
     EMPTY,
@@ -49,9 +49,10 @@ from slotwise.core.state import (
     weight,
 )
 from slotwise.core.steps import next_waiting, reindex, start, start_job
-from slotwise.policies.guarded.margin import drain_time, margin_of, return_time
+from slotwise.policies.guarded.margin import drain_time, least_return_time, margin_of, return_time
 from slotwise.policies.guarded.memory import DRAINS_EXPECTED, NEVER, REASON, SINCE_TURN
 from slotwise.policies.guarded.overdue import (
+    count_estimate,
     delays_overdue,
     forget_reservation,
     is_reserved,
@@ -63,7 +64,7 @@ from slotwise.policies.guarded.overdue import (
 )
 from slotwise.policies.guarded.placement import find_server
 from slotwise.policies.guarded.refill import choose_refill, start_refill
-from slotwise.policies.guarded.services import count_completion, count_running, sizes
+from slotwise.policies.guarded.services import count_completion, count_event, size_per_time, sizes
 from slotwise.policies.guarded.shares import weigh
 from slotwise.policies.guarded.weights import held_weight
 
@@ -74,7 +75,6 @@ KEEP = 0.5  # of the margin; with 1 queues are longer on logs, with 0 on pools (
 
 def arrive(s: State, j: int, i: int) -> None:
     """Start job i of type j where it fits best, or let it wait."""
-    count_running(s)
     if s.keeps_times:
         pass_time(s)
         serve_overdue(s)
@@ -83,11 +83,14 @@ def arrive(s: State, j: int, i: int) -> None:
         note_idle(s)
     elif s.keeps_line or head(s, j) == i:
         place(s, j, i)
+    count_event(s)
 
 
 def complete(s: State, j: int, server: int) -> None:
     """Refill the server, or turn it to a better configuration."""
     count_completion(s, j)
+    if s.keeps_times:
+        count_estimate(s, j)
     use_capacity(s, j, server)
 
 
@@ -185,12 +188,16 @@ def refill(s: State, server: int) -> None:
 @kernel
 def should_turn(s: State, server: int, held: float) -> bool:
     """Return whether the server turns (R3): its content after the refill weighs too little, and its last turn was long enough ago. The target is then in choice(s)."""
-    drain = drain_time(s, server)
-    margin, since = margin_of(s, server, held, drain), float_field(s, SINCE_TURN)[server]
-    # the margin with the way back is larger, and needs the target
-    if 2.0 * since < margin or best_above(s, server, held + margin, 1.0) < 0.0:
+    if size_per_time(s) == 0.0:
+        return False  # nothing is known yet of what a turn costs
+    drain, since = drain_time(s, server), float_field(s, SINCE_TURN)[server]
+    # the margin needs the time of the way back, which needs the target; a smaller margin rules out most servers without a search
+    margin = margin_of(s, server, held, drain + least_return_time(s))
+    if 2.0 * since < margin:
         return False
-    best = best_configuration(s, server)
+    best = better_configuration(s, server, held + margin)
+    if best < 0.0:
+        return False
     margin = margin_of(s, server, held, drain + return_time(s))
     if 2.0 * since < margin or best <= held + margin:
         return False
@@ -213,10 +220,9 @@ def keeps_target(s: State, server: int) -> bool:
     if more == 0:
         return False
     drain = drain_time(s, server)
-    # the margin with the way back is larger, and needs the best configuration
-    if best_above(s, server, held + KEEP * margin_of(s, server, held, drain), 1.0) < 0.0:
+    best = better_configuration(s, server, held + KEEP * margin_of(s, server, held, drain + least_return_time(s)))
+    if best < 0.0:
         return True
-    best = best_configuration(s, server)
     return bool(held >= best - KEEP * margin_of(s, server, held, drain + return_time(s)))
 
 
