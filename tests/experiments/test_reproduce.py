@@ -186,7 +186,7 @@ def test_reproduce_command(
     [
         (["reproduce", "nothing"], "no experiment is called 'nothing'"),
         (["reproduce", "google", "--trace", "google2011"], "is not FORMAT=DIR"),
-        (["reproduce", "google", "--trace", "google2011=/no/such/folder"], "is not there"),
+        (["reproduce", "google", "--trace", "google2011=/no/such/folder"], "there is no folder /no/such/folder"),
         (["reproduce", "google", "--trace", "other=."], "no experiment uses a trace 'other'"),
         (["compare", "table1", "--policy", "m14"], "needs two policies"),
         (["compare", "table1", "--policy", "m14,m15"], "no policy is called"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -85,7 +86,15 @@ def number_in(file: Path) -> int:
     return int(file.read_text())
 
 
-def test_no_signal_is_ignored_or_blocked_in_a_job(driver: Driver) -> None:
+@pytest.fixture
+def a_signal_ignored() -> Iterator[None]:
+    """What a process inherits that a shell starts in the background."""
+    before = signal.signal(signal.SIGQUIT, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGQUIT, before)
+
+
+def test_no_signal_is_ignored_or_blocked_in_a_job(a_signal_ignored: None, driver: Driver) -> None:
     """Whatever the supervisor does with its own signals: a job that ignores SIGPIPE or SIGINT would not end as it should."""
     driver.start(1, "grep", "-E", "SigBlk|SigIgn", "/proc/self/status")
     assert driver.until_ended(1).exit_code == 0

@@ -45,7 +45,7 @@ def test_the_headline_says_no_more_than_the_verdicts(here: Path, capsys: pytest.
     said(capsys, "slotwise compare ours.toml --policy guarded,algorithm1,best-fit --out report")
     page = " ".join(Path("report/index.html").read_text().split())
     assert "guarded has the shortest mean queue" in page
-    assert "That may be chance: beside best-fit the difference is not clear." in page
+    assert "That may be chance: beside Algorithm 1, best-fit the difference is not clear." in page
     assert "guarded, Algorithm 1, best-fit: the runs are too short to tell whether the queue stays bounded" in page
     assert "whose queue stays bounded" not in page
 

@@ -179,7 +179,17 @@ def guarded(capacity: int, sizes: dict[str, int]) -> Scheduler:
     """One server that turns as soon as another configuration is a little heavier."""
     one = Cluster(resources=("units",), servers=(ServerClass(name="server", count=1, capacity=(capacity,)),))
     types = [JobType(name=name, demand=(size,)) for name, size in sizes.items()]
-    return Scheduler(one, types, "guarded", margin=0.1, tightness=0.0)
+    made = Scheduler(one, types, "guarded", margin=0.1, tightness=0.0)
+    largest = max(sizes, key=lambda name: sizes[name])
+    fit = capacity // sizes[largest]
+    # until it knows how quickly jobs complete, no server turns
+    for n in range(50):
+        made.submit(f"before {n}", largest, now=float(n))
+        if n > fit:
+            made.complete(f"before {n - fit - 1}", now=float(n))
+    for n in range(50 - fit - 1, 50):
+        made.complete(f"before {n}", now=50.0)
+    return made
 
 
 def test_turns() -> None:

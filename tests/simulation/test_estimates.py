@@ -95,5 +95,5 @@ def test_the_result_says_who_was_told(tmp_path: Path) -> None:
     assert [one.estimated for one in result.results] == [True, False]
     page = StringIO()
     Console(width=200, file=page).print(results_table(result.results, 200))
-    told = [line for line in page.getvalue().splitlines() if "expect their jobs to run" in line]
+    told = [line for line in page.getvalue().splitlines() if "use users' estimates of durations" in line]
     assert [line.rsplit(": ", 1)[1].strip() for line in told] == ["guarded"]

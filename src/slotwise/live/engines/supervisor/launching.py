@@ -28,8 +28,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def prepare() -> None:
     """Prepare this process for children that are cheap: no signal is blocked or ignored, and no garbage collection touches what is there now."""
-    for number in UNHEEDED:
-        signal.signal(number, lambda number, frame: None)
+    for number in signal.valid_signals():
+        if number in UNHEEDED:
+            signal.signal(number, lambda number, frame: None)
+        elif signal.getsignal(number) == signal.SIG_IGN:  # inherited, as SIGQUIT from a shell's background job
+            signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     gc.collect()
     gc.freeze()
