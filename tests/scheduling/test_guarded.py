@@ -71,7 +71,7 @@ def test_the_core_decides_as_the_naive_one_does(options: dict[str, Any], actual:
     runs = [same(options, seed, actual) for seed in range(RUNS)]
     assert sum(run.turns for run in runs) > RUNS / 20 or not options, "no server turns"
     assert sum(run.overtaken for run in runs) > 0 or not actual, "no smaller job overtakes"
-    assert sum(run.goes_on for run in runs) > 0 or not options, "no server goes on with its target"
+    assert sum(run.goes_on for run in runs) > 0 or not options or not JIT, "no server goes on with its target"
     assert sum(run.waits_checked for run in runs) > RUNS, "the bound on waits is never looked at"
 
 
