@@ -100,7 +100,10 @@ def test_no_signal_is_ignored_or_blocked_in_a_job(a_signal_ignored: None, driver
     assert driver.until_ended(1).exit_code == 0
     written = driver.engine.output(1, 1, 0, 1000)
     assert written is not None
-    assert {line.split()[1] for line in written[0].splitlines()} == {b"0000000000000000"}
+    can_be_set = sum(
+        1 << (number - 1) for number in signal.valid_signals()
+    )  # without those that the C library keeps for itself
+    assert [int(line.split()[1], 16) & can_be_set for line in written[0].splitlines()] == [0, 0]
 
 
 def test_what_a_job_left_behind_ends_with_it(driver: Driver, tmp_path: Path) -> None:
