@@ -11,7 +11,7 @@ from slotwise.core.state import SERVER, WAITING
 from slotwise.model import Cluster, JobType, ServerClass
 from slotwise.policies.backfill import reservation
 from slotwise.policies.guarded import memory
-from slotwise.policies.guarded.overdue import BUDGET, OVERDUE
+from slotwise.policies.guarded.overdue import BUDGET, OVERDUE, trust
 from slotwise.scheduling import Scheduler
 
 EVENTS = 6_000
@@ -93,6 +93,28 @@ def test_a_job_gets_a_reservation_only_once_it_is_overdue() -> None:
             reserved.add(found[0])
             assert run.next - arrivals[found[0]] > OVERDUE * (present - 1)  # the event itself may end a job
     assert reserved
+
+
+@pytest.mark.parametrize(
+    ("told", "least", "most"), [(None, 1.0, 1.0), (2.0, 0.3, 0.8), (1e-6, 0.0, 1e-3), (1e9, 0.0, 1e-3)]
+)
+def test_trust_is_the_share_of_the_work_that_was_as_estimated(
+    told: float | None, least: float, most: float
+) -> None:
+    run = Run(2, seed=9, told=told)
+    for _ in range(EVENTS):
+        run.step()
+    running = {job for _, job in run.ends}
+    work = as_estimated = 0.0
+    for job in run.started.keys() - running:
+        length = run.born[job]
+        estimate = length if told is None else told
+        done = run.store.values_of(memory.SIZES)[int(job in run.whole)] * length
+        work += done
+        as_estimated += done * min(length / estimate, estimate / length)
+    assert float(run.store.arrays["policy_floats"][memory.WORK]) == pytest.approx(work)
+    assert trust(run.store.state) == pytest.approx(as_estimated / work, abs=1e-9)
+    assert least - 1e-9 <= trust(run.store.state) <= most + 1e-9
 
 
 @pytest.mark.parametrize("told", [1e-6, 1e9])
